@@ -213,6 +213,7 @@ class Simulation:
         fate, world = self.fate, self.world
         fate.request, fate.lease_holder = Request.NONE, None
         self.clock.ahead, world.program_since = fate.clock_ahead, world.agenda.now
+        self.cluster.way = world.endpoints(self.clock) if world.endpoints is not None else None
         self._processes += 1
         self._identity = f"{self.host}/1/{self._processes}/1"
         self.common.alive.add(self._identity)

@@ -7,7 +7,7 @@ that follow the data nodes. A searchable snapshot waits for its node. Not modell
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
@@ -21,11 +21,14 @@ from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import segments
 from orchestrator.simulation.deciders import (
+    LIMIT,
     Ground,
     allows,
     count_of,
     data_nodes,
     enabled,
+    remains,
+    replicas_go_anywhere,
     rules,
     shards_of,
     takes,
@@ -46,6 +49,8 @@ _REPLAYED_A_SECOND: Final = 20_000.0
 
 _OVERHEAD_SECONDS: Final = 0.4
 _NOT_YET: Final = 0.001  # a smaller value is a rounding error
+_VACATED_SECONDS: Final = 5.0
+"""So often a move that allocation does not let begin is tried again."""
 _FROM_DISK_SECONDS: Final = 1.0
 _FIRST_WRITE_SECONDS: Final = 3.0
 """An index that is being written acknowledges a write without the absent copy after this long."""
@@ -108,7 +113,7 @@ def _assign_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCo
     if not shard.primary.serves:
         return Until.CHANGED
     arriving = world.placement.arriving
-    taken = {other.node for other in shard.copies}
+    taken = shard.taken
     limit = count_of(world, CONCURRENT_RECOVERIES, 2)
 
     def free(among: Iterable[SimNode]) -> list[NodeName]:
@@ -130,7 +135,8 @@ def _assign_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCo
             return Until.ALWAYS  # `left` has scheduled a reroute for the end of the delay
         place = world.placement.emptiest(shard, free(world.placement.members.nodes))
         if place is None:
-            return Until.ALWAYS if index.rules else Until.CHANGED
+            limited = index.rules or world.effective(LIMIT) is not None
+            return Until.ALWAYS if limited else Until.CHANGED
         if arriving[place, False] >= limit:
             return Until.ALWAYS  # with other numbers of copies another node is the emptiest
     _begin_replica(world, index, shard, copy, place)
@@ -373,6 +379,36 @@ def _resize(world: Ground, index: SimIndex, wanted: int) -> None:
             shard.copies += (added,)
     world.changed(f"{index.name} has {wanted} replicas")
     reroute(world)
+
+
+def rule(world: Ground, index: SimIndex, rules: Mapping[str, str]) -> None:
+    """Another operator sets where copies of an index may be, instead of all rules that it had."""
+    index.allocation_enable = rules.get("enable")
+    index.rules = {key: value for key, value in rules.items() if key != "enable"}
+    index.ruled_at = world.agenda.now
+    said = ", ".join(f"{key}: {value}" for key, value in rules.items())
+    world.changed(f"{index.name} is allocated by {said or 'no rule of its own'}")
+    vacate(world)
+    reroute(world)
+
+
+def vacate(world: Ground) -> None:
+    """Copies move that may not stay on their nodes, to others that take them, once allocation lets them."""
+    if world.master is None or not replicas_go_anywhere(world):
+        world.agenda.after(_VACATED_SECONDS, lambda: vacate(world))
+        return
+    for index, shard in list(shards_of(world)):
+        for copy in shard.copies:
+            own = world.nodes.get(copy.node) if copy.node is not None else None
+            stays = index.allocation_enable not in (None, "all") or copy.state is not CopyState.STARTED
+            if own is None or stays or remains(world, index, shard, own):
+                continue
+            nodes = (world.nodes[name] for name in data_nodes(world))
+            free = [node.name for node in nodes if allows(world, index, shard, node)]
+            target = world.placement.emptiest(shard, free)
+            if target is not None:
+                rate = bytes_of(world.effective(BANDWIDTH)) or 40 << 20
+                relocate(world, copy, target, world.jittered(_OVERHEAD_SECONDS + shard.size / rate))
 
 
 def relocate(world: Ground, copy: SimCopy, target: NodeName, seconds: float) -> None:

@@ -32,7 +32,7 @@ def note_what_is(world: World, policy: Policy, *, repairs: bool = False) -> None
     for gate in policy.gates:
         world.gates.setdefault(gate.name, SimGate())
     world.forced.policy = policy.merge
-    world.hooks = policy.hooks
+    world.hooks, world.exempt_returning = policy.hooks, policy.accept_not_returning
     world.steps = len(policy.upgrade.install) if policy.upgrade else 0
 
 

@@ -48,7 +48,7 @@ from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
 from orchestrator.simulation.parts import SimIndex
 from orchestrator.simulation.riak import RiakWorld
-from orchestrator.simulation.world import World
+from orchestrator.simulation.world import Way, World
 
 _READ_SECONDS: Final = 0.05
 _WRITE_SECONDS: Final = 0.1
@@ -77,6 +77,7 @@ class SimulatedCluster:
         process: which process of the program this is, of several on one world.
         reads_state_for_snapshots: whether the program looks for snapshots in the cluster state. Otherwise it
             reads their status, which lists them on every version.
+        way: of its requests; None if each arrives.
     """
 
     world: World
@@ -87,11 +88,16 @@ class SimulatedCluster:
     happened: int = 0
     process: Callable[[], turns.Process] = turns.Process
     reads_state_for_snapshots: Callable[[], bool] = lambda: False
+    way: Way | None = None
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the requested parts, all as of the moment in which the reading begins."""
         began, fate = self.world.agenda.now, self.fate
         self.happened = self.world.agenda.happened
+        lost = self.way.read() if self.way is not None else None
+        if lost is not None:
+            self._pass(_WRITE_SECONDS)
+            return _parts(_nothing(lost), look)
         if began < max(fate.unreadable_until, fate.unauthorized_until):
             refused = began >= fate.unreadable_until
             self._pass(_WRITE_SECONDS if refused else 1.0)
@@ -100,12 +106,7 @@ class SimulatedCluster:
                 if refused
                 else Unknown(reason="no endpoint answers (connection refused)")
             )
-            return _parts(
-                ClusterReadings(
-                    cluster=gone, settings=gone, health=gone, recoveries=gone, activity=gone, disks=gone
-                ),
-                look,
-            )
+            return _parts(_nothing(gone), look)
         if fate.frozen is not None and (began < fate.stale_until or self._from_the_other(began)):
             read = fate.frozen
             self.world.stale_read = fate.read_stale = True
@@ -165,6 +166,9 @@ class SimulatedCluster:
         turns.changes(self.world, action, self.process())
         trip = self.fate.sent(action)
         self.world.agenda.advance(_WRITE_SECONDS)
+        lost = self.way.write() if self.way is not None else None
+        if lost is not None:
+            return lost
         if self.world.agenda.now < self.fate.unauthorized_until:
             return Refused(reason=LOGIN_REFUSED.sentence, refusal=LOGIN_REFUSED)
         if self.world.agenda.now < self.fate.unwritable_until and isinstance(action, _WRITES):
@@ -345,6 +349,8 @@ class SimulatedCluster:
     def avoid(self, nodes: Collection[NodeName]) -> None:
         """Remember the nodes, for the tests and for the peers of a Riak node that is down."""
         self.avoided = frozenset(nodes)
+        if self.way is not None:
+            self.way.avoid(nodes)
         if isinstance(self.world, RiakWorld):
             self.world.asked_after = self.avoided
 
@@ -355,6 +361,11 @@ class SimulatedCluster:
 def _first_of(action: ClusterAction) -> ClusterAction:
     """The part that is done of an action done in part: the first of several settings."""
     return replace(action, changes=action.changes[:1]) if isinstance(action, WriteSettings) else action
+
+
+def _nothing(why: Unknown) -> ClusterReadings:
+    """Every part unread."""
+    return ClusterReadings(cluster=why, settings=why, health=why, recoveries=why, activity=why, disks=why)
 
 
 def _parts(read: ClusterReadings, look: Collection[Look]) -> ClusterReadings:

@@ -7,15 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from orchestrator.engine.kinds.elasticsearch.settings import (
-    AWARENESS,
-    CONCURRENT_RECOVERIES,
-    FORCED_AWARENESS,
-    INITIAL_PRIMARIES,
-    listed,
-)
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, listed
 from orchestrator.model.allocation import ALLOCATION, DISABLE_NEW, FLAGS, disables
-from orchestrator.model.cluster import NodeName, ShardId
+from orchestrator.model.cluster import DATA_ROLES, NodeName, Role, ShardId
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.agenda import Agenda
@@ -24,19 +18,13 @@ from orchestrator.simulation.placement import Placement
 from orchestrator.simulation.recoveries import Recoveries
 from orchestrator.simulation.ways import Ways
 
-_PREFIX: Final = "cluster.routing.allocation."
-_LIMIT: Final = f"{_PREFIX}total_shards_per_node"
+PREFIX: Final = "cluster.routing.allocation."
+LIMIT: Final = f"{PREFIX}total_shards_per_node"
+SAME_HOST: Final = f"{PREFIX}same_shard.host"
 _KINDS: Final = ("require", "include", "exclude")
-_FILTERS: Final = tuple(f"{kind}.{of}" for kind in _KINDS for of in ("_name", "zone"))
-_RULES: Final = (
-    _LIMIT,
-    *(f"{_PREFIX}{each}" for each in _FILTERS),
-    ALLOCATION,
-    *FLAGS.values(),
-    INITIAL_PRIMARIES,
-    CONCURRENT_RECOVERIES,
-    AWARENESS,
-)
+OF_PLACES: Final = (LIMIT, SAME_HOST, AWARENESS, FORCED_AWARENESS, *(f"{PREFIX}{kind}." for kind in _KINDS))
+"""How the settings begin that decide where copies may be."""
+_ADDRESSES: Final = ("_ip", "_host_ip", "_publish_ip")
 
 
 class Ground(Protocol):
@@ -51,6 +39,9 @@ class Ground(Protocol):
     story: list[tuple[Instant, str]]
     zone_attribute: str
     ways: Ways
+    persistent: dict[str, SettingValue]
+    transient: dict[str, SettingValue]
+    files: dict[str, SettingValue]
 
     def effective(self, key: str) -> SettingValue | None:
         """The value in force."""
@@ -86,10 +77,8 @@ def data_nodes(world: Ground) -> Sequence[NodeName]:
 
 
 def rules(world: Ground) -> tuple[object, ...]:
-    """The settings, besides those of an index, by which copies are allocated."""
-    forced = f"{FORCED_AWARENESS}{world.zone_attribute}.values"
-    keys = (*_RULES, forced)
-    return (world.zone_attribute, world.ways, *[world.effective(key) for key in keys])
+    """What decides on copies besides their index and their nodes: all settings."""
+    return (world.zone_attribute, world.ways, *map(dict, (world.transient, world.persistent, world.files)))
 
 
 def enabled(world: Ground, index: SimIndex, copy: SimCopy) -> bool:
@@ -120,10 +109,12 @@ def replicas_go_anywhere(world: Ground) -> bool:
     return world.effective(ALLOCATION) == "all"
 
 
-def zone_has_room(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
-    """Whether awareness lets one more copy of the shard go to this node."""
+def zone_has_room(world: Ground, index: SimIndex, shard: SimShard, node: SimNode, *, less: int = 0) -> bool:
+    """Whether awareness lets one more copy of the shard go to this node, with `less` copies in its zone."""
     share = share_of_a_zone(world, index, shard)
-    return share is None or copies_in(world, shard, node.zone) < share
+    if share is None:
+        return True
+    return node.zone is not None and copies_in(world, shard, node.zone) - less < share
 
 
 def allows(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
@@ -132,47 +123,126 @@ def allows(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bo
         zone_has_room(world, index, shard, node)
         and version_allows(world, shard, node)
         and takes(world, index, node)
+        and _apart(world, shard, node)
     )
 
 
-def takes(world: Ground, index: SimIndex, node: SimNode) -> bool:
-    """Filters, tiers and limits of the index and of the cluster; copies that move count where they are."""
-    of_index = sum(copy.node == node.name for shard in index.shards for copy in shard.copies)
-    of_all = world.placement.held[node.name]
-    limits = (
-        (index.rules.get("total_shards_per_node"), of_index),
-        (world.effective(_LIMIT), of_all),
+def remains(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
+    """Whether a node may keep the copy that it has, or have it again after its restart."""
+    return (
+        index.allocation_enable in (None, "all")
+        and zone_has_room(world, index, shard, node, less=1)
+        and takes(world, index, node, less=1)
+        and _apart(world, shard, node)
     )
-    if any(isinstance(most, str) and 0 < int(most) <= count for most, count in limits):
+
+
+def may_return(world: Ground, index: SimIndex, shard: SimShard, own: SimNode) -> bool:
+    """Whether some node, a member or not, may have the copy of this node once it was down."""
+    return remains(world, index, shard, own) or has_place(world, index, shard, without=own)
+
+
+def has_place(world: Ground, index: SimIndex, shard: SimShard, *, without: SimNode | None = None) -> bool:
+    """Whether some node, a member or not, may have one more copy, `without` the one of this node."""
+    holders = shard.taken
+    if index.allocation_enable not in (None, "all"):
         return False
-    wanted = listed(index.rules.get("include._tier_preference"))
-    everywhere = [role.value for each in world.placement.members.nodes for role in each.roles]
-    if wanted and "data" not in everywhere:
-        tier = next((name for name in wanted if name in everywhere), None)
-        if tier not in [role.value for role in node.roles]:
+    gone, zone = (None, None) if without is None else (without.name, without.zone)
+    return any(
+        node.holds_data
+        and node.name not in holders
+        and zone_has_room(world, index, shard, node, less=int(zone is not None and node.zone == zone))
+        and takes(world, index, node)
+        and _apart(world, shard, node, without=gone)
+        for node in world.nodes.values()
+    )
+
+
+def _apart(world: Ground, shard: SimShard, node: SimNode, without: NodeName | None = None) -> bool:
+    """Whether no other node of its machine has a copy, where that matters."""
+    if world.effective(SAME_HOST) != "true":
+        return True
+    others = {copy.node for copy in shard.copies} - {None, node.name, without}
+    return all(world.nodes[name].place != node.place for name in others if name is not None)
+
+
+def takes(world: Ground, index: SimIndex, node: SimNode, *, less: int = 0) -> bool:
+    """Filters, tiers and limits of the index and of the cluster; copies that move count where they are.
+
+    Args:
+        world: the cluster.
+        index: the index of the copy.
+        node: the node.
+        less: so many copies that it has do not count.
+    """
+    own, most = index.rules.get("total_shards_per_node", ""), count_of(world, LIMIT, 0)
+    if most and world.placement.held[node.name] - less >= most:
+        return False
+    if own.isdigit() and int(own):
+        here = sum(copy.node == node.name for shard in index.shards for copy in shard.copies)
+        if here - less >= int(own):
             return False
-    for of in (index.rules, _of_cluster(world)):
-        for kind in _KINDS:
-            rules = {key.partition(".")[2]: value for key, value in of.items() if key.startswith(f"{kind}.")}
-            rules.pop("_tier_preference", None)
-            if not _passes(world, node, kind, rules):
-                return False
-    return True
+    if not _tier_fits(world, index, node):
+        return False
+    return _passes(world, node, index.rules) and _passes(world, node, _of_cluster(world))
+
+
+def _tier_fits(world: Ground, index: SimIndex, node: SimNode) -> bool:
+    wanted = listed(index.rules.get("include._tier_preference"))
+    everywhere = {role.value for each in world.placement.members.nodes for role in each.roles if wanted}
+    if not wanted or "data" in everywhere:
+        return True
+    tier = next((name for name in wanted if name in everywhere), None)
+    return tier in {role.value for role in node.roles}
 
 
 def _of_cluster(world: Ground) -> dict[str, str]:
     """The filters of the cluster, by what follows `cluster.routing.allocation.`."""
-    found = {key: world.effective(f"{_PREFIX}{key}") for key in _FILTERS}
+    keys = {key for layer in (world.files, world.persistent, world.transient) for key in layer}
+    found = {key.removeprefix(PREFIX): world.effective(key) for key in keys if key.startswith(PREFIX)}
     return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
-def _passes(world: Ground, node: SimNode, kind: str, rules: Mapping[str, str]) -> bool:
-    known = {"_name": node.name, "_id": node.node_id, world.zone_attribute: node.zone}
-    patterns = [(known.get(name) or "", pattern) for name in rules for pattern in listed(rules[name])]
-    hits = [fnmatch.fnmatchcase(value, pattern) for value, pattern in patterns]
-    if not hits:
-        return True
-    return all(hits) if kind == "require" else any(hits) is (kind == "include")
+def _passes(world: Ground, node: SimNode, rules: Mapping[str, str]) -> bool:
+    """Whether a node fits all filters of `require`, one of those of `include`, and none of `exclude`."""
+    included: list[bool] = []
+    for key, value in rules.items():
+        kind, _, of = key.partition(".")
+        if kind not in _KINDS or not value or of == "_tier_preference":
+            continue
+        known = _known(world, node, of)
+        like = str.__eq__ if of == "_id" else _like
+        hits = [any(like(one, each) for one in known) for each in listed(value)]
+        required = any if of in _ADDRESSES else all
+        if kind == "include":
+            included += hits
+        elif any(hits) if kind == "exclude" else not required(hits):
+            return False
+    return not included or any(included)
+
+
+def _like(name: str, pattern: str) -> bool:
+    """Whether a name is like a pattern, in which only `*` is special."""
+    return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
+
+
+def _known(world: Ground, node: SimNode, attribute: str) -> Sequence[str]:
+    """What a node is called, for a filter by this attribute."""
+    match attribute:
+        case "_name":
+            return (node.name,)
+        case "_id":
+            return (node.node_id,)
+        case "_host":
+            return (node.host, node.place)
+        case "_ip" | "_host_ip" | "_publish_ip":
+            return (node.place,)
+        case "_tier":
+            return [role.value for role in (DATA_ROLES if Role.DATA in node.roles else node.roles)]
+        case world.zone_attribute if node.zone is not None:
+            return (node.zone,)
+        case _:
+            return ()
 
 
 def version_allows(world: Ground, shard: SimShard, node: SimNode) -> bool:
@@ -198,8 +268,8 @@ def share_of_a_zone(world: Ground, index: SimIndex, shard: SimShard) -> int | No
     if everywhere or attribute not in listed(world.effective(AWARENESS)):
         return None
     forced = listed(world.effective(f"{FORCED_AWARENESS}{attribute}.values"))
-    zones = world.placement.members.zones.union(forced)
-    return -(-len(shard.copies) // len(zones))
+    zones = world.placement.members.zones.union(forced) - {None}
+    return -(-len(shard.copies) // max(1, len(zones)))
 
 
 def copies_in(world: Ground, shard: SimShard, zone: str | None) -> int:
@@ -214,13 +284,20 @@ def count_of(world: Ground, key: str, default: int) -> int:
 
 
 def places_for(world: Ground, index: SimIndex, shard: SimShard) -> int:
-    """How many copies of a shard the nodes can hold, members or not, with awareness and versions."""
+    """How many copies of a shard the nodes can hold, members or not, by all of these deciders."""
     share = share_of_a_zone(world, index, shard)
-    holders = {copy.node for copy in shard.copies}
+    holders = {copy.relocating_to or copy.node for copy in shard.copies}
+    more = index.allocation_enable in (None, "all")
     able = (
         node
         for node in world.nodes.values()
-        if node.name in holders or (version_allows(world, shard, node) and takes(world, index, node))
+        if node.name in holders
+        or (
+            more
+            and version_allows(world, shard, node)
+            and takes(world, index, node)
+            and _apart(world, shard, node)
+        )
     )
     zones = Counter(node.zone for node in able if node.holds_data)
     return sum(count if share is None else min(count, share) for count in zones.values())

@@ -13,7 +13,7 @@ from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge, turns
-from orchestrator.simulation.deciders import places_for, replicas_go_anywhere
+from orchestrator.simulation.deciders import may_return, places_for, replicas_go_anywhere
 from orchestrator.simulation.facts import IN_DOUBT
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
@@ -81,6 +81,7 @@ def stop(world: World, node: SimNode) -> None:
     for index, shard in world.placement.on(name, or_waiting=not beside_others):
         _judge_shard(world, index, shard, node, down)
         _judge_recovery(world, index, shard, node, beside_others=beside_others)
+        _judge_return(world, index, shard, node)
     if isinstance(world, RiakWorld):
         world.judge_stop(node)
     node.stopped_by_us = True
@@ -206,6 +207,21 @@ def _judge_shard(
     )
     if not others and not given_up and not any(world.news(str(n)) for n in [*shard.on_disk, shard.id]):
         world.violated(f"{node.name} is stopped with the last in-sync copy of {shard.id}")
+
+
+def _judge_return(world: World, index: SimIndex, shard: SimShard, node: SimNode) -> None:
+    """A copy for which no node is left is not taken down, unless the playbook names its index.
+
+    The only copy of a shard is allocated to its node by force.
+    """
+    started = [copy.node for copy in shard.started]
+    if node.name not in started or len(started) == 1:
+        return
+    unread = max(index.ruled_at, index.made_at, world.ruled_at) >= world.last_read
+    if unread or any(fnmatchcase(index.name, glob) for glob in world.exempt_returning):
+        return
+    if not may_return(world, index, shard, node) and not world.news(str(shard.id)):
+        world.violated(f"{node.name} is stopped, and no node takes its copy of {shard.id} again")
 
 
 def _judge_recovery(

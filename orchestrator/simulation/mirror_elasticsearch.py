@@ -6,8 +6,9 @@ recoveries that the cluster still lists.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.model.cluster import CopyState, Index, Node, Role, ShardCopy, ShardId
 from orchestrator.model.observation import Activity, ClusterView, Observation, ServiceState, SettingsView
@@ -67,6 +68,7 @@ def _settings(world: World, settings: SettingsView) -> None:
 def _node(world: World, node: Node, zone_attribute: str | None) -> None:
     made = world.add_node(node.name, roles=node.roles, zone=node.zone(zone_attribute))
     made.node_id, made.version = node.node_id, node.version
+    made.address, made.host = node.address, node.host
 
 
 def _voters(world: World, ids: Collection[str]) -> None:
@@ -95,6 +97,8 @@ def _index(world: World, index: Index, view: ClusterView, sizes: Mapping[tuple[s
         auto_expand=index.auto_expand,
         allocation_enable=index.allocation_enable,
         searchable_snapshot=index.searchable_snapshot,
+        rules=_rules(json.loads(index.filters)) if index.filters else {},
+        shrinks=index.shrinks,
     )
     for shard, copies in view.shards.items():
         if shard.index_uuid != index.uuid:
@@ -109,6 +113,17 @@ def _index(world: World, index: Index, view: ClusterView, sizes: Mapping[tuple[s
         one.in_sync |= told if told is not None else set(one.on_disk.values())
         made.shards += (one,)
     world.put(made)
+
+
+def _rules(given: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """The rules of an index by their whole names, as `SimIndex.rules` has them."""
+    found: dict[str, str] = {}
+    for key, value in given.items():
+        if isinstance(value, dict):
+            found |= _rules(value, f"{before}{key}.")
+        else:
+            found[f"{before}{key}"] = ",".join(value) if isinstance(value, list) else str(value)
+    return found
 
 
 def _copy(world: World, shard: SimShard, copy: ShardCopy) -> None:

@@ -16,7 +16,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Seconds
-from orchestrator.simulation import machines
+from orchestrator.simulation import allocation, machines
 
 if TYPE_CHECKING:
     from orchestrator.simulation.fate import Fate
@@ -161,6 +161,48 @@ class SettingMeddled(What):
 
     def befall(self, fate: Fate) -> None:
         fate.world.meddle(self.level, self.key, self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacesRuled(SettingMeddled):
+    """Another operator changes a setting by which copies are allocated, and those move that must."""
+
+    def befall(self, fate: Fate) -> None:
+        SettingMeddled.befall(self, fate)
+        allocation.vacate(fate.world)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRuled(What):
+    """Another operator sets the rule by which copies of an index are allocated.
+
+    Attributes:
+        key: what follows `index.routing.allocation.`; an empty value removes the rule.
+    """
+
+    index: str
+    key: str
+    value: str
+
+    def befall(self, fate: Fate) -> None:
+        rules = {self.key: self.value} if self.value else {}
+        for index in fate.world.indices.values():
+            if index.name == self.index:
+                allocation.rule(fate.world, index, rules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPinned(What):
+    """A shrink by hand begins, and what it set stays: each copy of an index has to be on this node.
+
+    A node of that name may be gone.
+    """
+
+    index: str
+    node: NodeName
+
+    def befall(self, fate: Fate) -> None:
+        IndexRuled(index=self.index, key="require._name", value=self.node).befall(fate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

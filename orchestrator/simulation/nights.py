@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS
 from orchestrator.engine.kinds.riak.settings import limit_key
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
@@ -177,6 +178,13 @@ def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...
             "somebody else sets allocation to none",
             after=30.0,
         ),
+        _at(
+            "start",
+            node,
+            mishaps.PlacesRuled(key=f"{EXCLUSIONS}_name", value=node),
+            f"somebody else begins to empty {node}",
+            after=30.0,
+        ),
         Trouble(
             words="the answer to a change of allocation is lost; it takes effect",
             happens=Trip(verb="set_allocation", how=How.UNACKNOWLEDGED, first=2),
@@ -191,6 +199,10 @@ def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...
                     mishaps.AllocationsFail(index=failing, times=5),
                     f"five allocations of copies of {failing} will fail",
                     after=0.0,
+                ),
+                _from_the_start(
+                    mishaps.IndexPinned(index=failing, node=node),
+                    f"a shrink by hand has pinned index {failing} to {node}",
                 ),
             )
         ),

@@ -86,6 +86,7 @@ class SimNode(Part):
         began: when the process of this life started; `joins_at`: when it can join; `ended`: when the last
             process ended.
         machine: the name of its machine. Nodes with the same name share machine id, address and boot.
+        address: of its machine, where one is given; `host`: the name that the server has of it.
         boot: counts the boots of its machine.
         job: counts verbs of the service manager, to detect a replaced one.
         start_queued: a start waits for the stop in progress.
@@ -158,6 +159,8 @@ class SimNode(Part):
     crashes: int = 0
     crash_after: Seconds = 0.0
     crash_back: Seconds | None = None
+    address: str = ""
+    host: str = ""
     loses_disk: bool = False
     next_version: str | None = None
     next_zone: str | None = None
@@ -180,6 +183,11 @@ class SimNode(Part):
     def joined(self) -> bool:
         """Whether the master lists it."""
         return self.member_life is not None
+
+    @property
+    def place(self) -> str:
+        """The address of its machine."""
+        return self.address or f"{self.machine}.example"
 
     @property
     def holds_data(self) -> bool:
@@ -333,6 +341,11 @@ class SimShard(Part):
         return next(copy for copy in self.copies if copy.primary)
 
     @property
+    def taken(self) -> set[NodeName | None]:
+        """Nodes that have a copy, or get one that moves: no other copy may be there."""
+        return {place for copy in self.copies for place in (copy.node, copy.relocating_to)}
+
+    @property
     def started(self) -> list[SimCopy]:
         """Copies that serve."""
         return [copy for copy in self.copies if copy.serves]
@@ -361,7 +374,8 @@ class SimIndex(Part):
         closed: it serves nothing and is not written; its copies are allocated like others (since 7.2).
         auto_expand: `auto_expand_replicas`, such as `0-1` or `0-all`; None = off.
         allocation_enable: its own `index.routing.allocation.enable`, which overrides the cluster's.
-        rules: its own `index.routing.allocation.*` besides, by what follows: `require._name`.
+        rules: its own `index.routing.allocation.*` besides, by what follows: `require._name`. `ruled_at`:
+            when they were last changed.
         shrinks: ILM shrinks it.
         searchable_snapshot: the snapshot repository serves as its second copy.
         delay: `index.unassigned.node_left.delayed_timeout`, in seconds.
@@ -385,6 +399,7 @@ class SimIndex(Part):
     auto_expand: str | None = None
     allocation_enable: str | None = None
     rules: Mapping[str, str] = field(default_factory=dict)
+    ruled_at: Instant = -1e9
     shrinks: bool = False
     searchable_snapshot: bool = False
     delay: Seconds = 60.0

@@ -293,7 +293,7 @@ class Placement:
 
     def emptiest(self, shard: SimShard, among: Iterable[NodeName]) -> NodeName | None:
         """The node with the fewest copies that has none of this shard."""
-        held, taken = self.held, {copy.node for copy in shard.copies}
+        held, taken = self.held, shard.taken
         free = [name for name in among if name not in taken]
         return min(free, key=lambda name: (held[name], name)) if free else None
 

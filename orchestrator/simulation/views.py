@@ -216,7 +216,8 @@ def _member(node: SimNode, zone_attribute: str) -> Node:
             roles=node.roles,
             version=node.version,
             plugins=node.disk.loaded,
-            address=f"{node.machine}.example",
+            address=node.place,
+            host=node.host,
             attributes={zone_attribute: node.zone} if node.zone else {},
         )
         node.shown = (made_of, member)

@@ -7,20 +7,22 @@ mistakes. Only tests and faults read this directly.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import takewhile
 from random import Random
+from typing import Protocol
 
-from orchestrator.model.action import SettingChange
+from orchestrator.model.action import InDoubt, Refused, SettingChange
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.policy import Hooks
-from orchestrator.model.reading import Instant, Reading, Seconds
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.upgrade import UpgradeView
+from orchestrator.ports import Clock
 from orchestrator.simulation import allocation, machines, membership, segments
 from orchestrator.simulation.agenda import Agenda
-from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.deciders import OF_PLACES, shards_of
 from orchestrator.simulation.facts import FIT, Fact
 from orchestrator.simulation.parts import (
     Meddled,
@@ -46,6 +48,22 @@ DEFAULTS: dict[str, SettingValue] = {
 """Built-in defaults of the settings that a run reads."""
 
 
+class Way(Protocol):
+    """How the requests of one process get to the cluster."""
+
+    def avoid(self, nodes: Collection[NodeName]) -> None:
+        """As `ClusterPort.avoid`."""
+        ...
+
+    def read(self) -> Unknown | None:
+        """What a read fails with; None if it gets to a node."""
+        ...
+
+    def write(self) -> Refused | InDoubt | None:
+        """The same of a write."""
+        ...
+
+
 class World:
     """One cluster with its machines.
 
@@ -69,6 +87,9 @@ class World:
             work.
         stalled_until: no recovery makes progress before this moment.
         ways: how its generation of servers differs from the newest.
+        exempt_returning: indices whose copies may stay away, by the playbook; `ruled_at`: when the settings
+            last changed that decide where copies may be.
+        endpoints: makes the way of a process to the endpoints of the cluster; None: every request arrives.
         queues_starts: a start during a stop waits for its end, as with systemd. Without a service manager the
             start finds the old process and is lost.
     """
@@ -108,17 +129,16 @@ class World:
         self.forced = SimForced()
         self.disks: dict[NodeName, float] = {}
         self.gates: dict[str, SimGate] = {}
-        self.oldest_task: Seconds = 0.0
-        self.stale_read = False
+        self.oldest_task, self.stale_read = 0.0, False
         self.story: list[tuple[Instant, str]] = []
         self.violations: list[str] = []
         self.late_writes: list[tuple[Instant, tuple[SettingChange, ...]]] = []
         self.meddled: defaultdict[tuple[Level, str], list[Meddled]] = defaultdict(list)
-        self.last_read: Instant = 0.0
-        self.program_since: Instant = 0.0
-        self.elected_at: Instant = 0.0
+        self.last_read = self.program_since = self.elected_at = 0.0
         self.deleted, self.replicas_before = Counter[str](), dict[str, int]()
-        self.exempt_indices, self.exempt_without_replicas = set[str](), tuple[str, ...]()
+        self.exempt_indices, self.ruled_at = set[str](), -1e9
+        self.exempt_without_replicas, self.exempt_returning = tuple[str, ...](), tuple[str, ...]()
+        self.endpoints: Callable[[Clock], Way] | None = None
         self.unassigned_before, self.missing_before = Counter[ShardId](), Counter[ShardId]()
         self.had, self.away_before = dict[ShardId, tuple[int, Instant]](), set[NodeName]()
         self.shown: tuple[object, ClusterView] | None = None
@@ -347,6 +367,8 @@ class World:
 
     def set(self, level: Level, key: str, value: SettingValue | None) -> None:
         """Set one setting at one level. None removes it."""
+        if key.startswith(OF_PLACES):
+            self.ruled_at = self.agenda.now
         layer = self.persistent if level is Level.PERSISTENT else self.transient
         if value is None:
             layer.pop(key, None)

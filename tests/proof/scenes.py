@@ -6,17 +6,20 @@ invariant, and a `SafetyViolation`. Every public function is a scene, by its nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import isfunction
 from itertools import combinations, product
+from types import MappingProxyType
 from typing import Final
 
 from orchestrator.engine.fold import replay
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceMerge, RetryFailed, StartNode, StopNode
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import ActionSent, NodeRecovered, WaveStarted
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Selection, Strategy, Together
 from orchestrator.runs.simulated import Simulation
@@ -25,15 +28,17 @@ from orchestrator.simulation import allocation, deciders, installs, machines, me
 from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, NodeDies, Trip
 from orchestrator.simulation.world import World
 from tests.proof.deletions import OF_OVERLAP, SCENARIOS
+from tests.simulation.balanced import Endpoints, Gateway
 from tests.simulation.chance import chance
 from tests.simulation.loaded import index_of, loaded, merged_policy
 from tests.simulation.node_mishaps import ReturnsChanged
+from tests.simulation.odd import name_hosts
 from tests.simulation.old import OF_1_4, OF_1_7, aged
 from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
 from tests.simulation.scene import ES1, ES2, ES3, Scene, asked
-from tests.simulation.scenes import ordinary, riak
+from tests.simulation.scenes import ordinary, returning, riak
 from tests.simulation.upgrading import TARGET, upgrading
 from tests.simulation.wide import Life
 from tests.simulation.zones import by_zone, zoned
@@ -145,9 +150,10 @@ def interrupted_while_a_node_is_down() -> None:
     ).play()
 
 
-def _row(begins: str, scenes: Sequence[Scene] = ordinary.SCENES) -> Callable[[], object]:
-    """The row of ordinary nights, or of others, whose name begins so."""
-    (scene,) = (each for each in scenes if each.name.startswith(begins))
+def _row(begins: str) -> Callable[[], object]:
+    """The row of ordinary nights, copies that do not return or Riak's nights whose name begins so."""
+    rows = (*ordinary.SCENES, *returning.SCENES, *riak.SCENES)
+    (scene,) = (each for each in rows if each.name.startswith(begins))
 
     def play() -> None:
         scene.play()
@@ -289,6 +295,40 @@ def _sets(world: Callable[[], World], most: int, **changes: object) -> Lapse:
     if plan.lower_bound_waves is None or plan.lower_bound_waves > len(took):
         return "fewer waves than there can be"
     return None if master in took[-1] else "mastership moves more than once"
+
+
+# Copies that may stay away, and endpoints ------------------------------------
+
+
+_ON_TWO: Final = {"include._name": "es1,es4"}
+
+
+def _may_stay_away(rules: Mapping[str, str], settings: Mapping[str, str] = MappingProxyType({})) -> Lapse:
+    """A lapse unless a run is held before its first stop: a copy of `pair` on es1 or es4 has no place again.
+
+    The two share a machine and a zone. es1 and es2 are hot, and all others warm.
+    """
+    world = cluster(6)
+    world.add_index("pair", places=["es1", "es4"])
+    for node in world.nodes.values():
+        node.roles = frozenset({Role.MASTER, Role.DATA_HOT if node.name in (ES1, ES2) else Role.DATA_WARM})
+    world.nodes[NodeName("es4")].machine = "es1"
+    name_hosts(world)
+    world.indices["pair-uuid"].rules = rules
+    for key, value in settings.items():
+        world.set(Level.PERSISTENT, key, value)
+    _, state = run(world, wanted=policy(deadlines=Deadlines(hold=60.0)))
+    return world.violations[0] if world.violations else _ended(state, Outcome.HELD)
+
+
+def endpoints_of_a_balancer() -> Lapse:
+    """Nothing else leads to the cluster, and the balancer leads to another node at each connection."""
+    world = cluster(3)
+    name_hosts(world)
+    nodes = tuple(world.nodes)
+    world.endpoints = Gateway(world, Endpoints(behind={"http://10.9.0.1:9200": nodes}, direct=False))
+    _, state = run(world)
+    return world.violations[0] if world.violations else _ended(state)
 
 
 # Upgrades ------------------------------------
@@ -464,19 +504,25 @@ SCENES: Final[Mapping[str, Callable[[], object]]] = {
     ),
     "a_candidate_is_busy": _row("a candidate that force-merges"),
     "a_node_flaps_for_a_moment": _row("NodeFlaps: es5 for 5.0 s after start of es2"),
-    "partitions_that_wait_for_weeks": _row("no_transfers: what has waited for weeks", riak.SCENES),
-    "partitions_that_wait_and_hold_no_stop": _row("no_transfers: disabled", riak.SCENES),
-    "a_restart_that_cures_a_handoff": _row("no_transfers: what a restart of its owner cures", riak.SCENES),
-    "a_transfer_limit_of_0": _row("no_transfers: a transfer limit of 0", riak.SCENES),
-    "waiting_partitions_in_sets": _row("waiting_partitions_go_alone", riak.SCENES),
+    "partitions_that_wait_for_weeks": _row("no_transfers: what has waited for weeks"),
+    "partitions_that_wait_and_hold_no_stop": _row("no_transfers: disabled"),
+    "a_restart_that_cures_a_handoff": _row("no_transfers: what a restart of its owner cures"),
+    "a_transfer_limit_of_0": _row("no_transfers: a transfer limit of 0"),
+    "waiting_partitions_in_sets": _row("waiting_partitions_go_alone"),
     "killed_while_partitions_wait": _row(
-        "resume: what waited before the stop is not waited for, killed after stop", riak.SCENES
+        "resume: what waited before the stop is not waited for, killed after stop"
     ),
     "a_ring": partial(_sets, _ring, 4),  # no two neighbours go together, and two of eight by the usual budget
     "a_ring_without_a_budget": partial(_sets, _ring, 3, **_FREE),
     "voters_without_data": partial(_sets, _with_voters, 4, **_FREE),
     "a_crown": partial(_sets, _crown, 3, **_FREE),
     "sets_in_zones": partial(_sets, partial(zoned, 6), 3, zone_attribute="zone"),
+    "kept_on_a_host": partial(_may_stay_away, {"require._host": "es1.internal"}),
+    "kept_on_a_tier": partial(_may_stay_away, {**_ON_TWO, "include._tier_preference": "data_hot"}),
+    "two_where_one_may_be": partial(_may_stay_away, _ON_TWO, {deciders.SAME_HOST: "true"}),
+    "more_than_a_node_may_have": partial(_may_stay_away, {}, {deciders.LIMIT: "1"}),
+    "either_may_stay_away": _row("total_shards_per_node of the cluster: of two copies either"),
+    "more_than_a_zone_may_have": partial(_may_stay_away, _ON_TWO, {AWARENESS: "zone"}),
     "an_upgrade": lambda: _upgraded(*run(cluster(3), wanted=upgrading())),
     "interrupted_in_a_step": _interrupted,
     # In its first step nothing of the target is on the disk; in the second one it comes up with the target,

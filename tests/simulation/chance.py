@@ -29,17 +29,20 @@ from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
 from tests.simulation import (
     at_night,
+    balanced,
     gated,
     index_mishaps,
     managed,
     merged,
     nights,
     node_mishaps,
+    odd,
     program_mishaps,
     safe_sets,
     tuned,
     upgrading,
 )
+from tests.simulation.balanced import Endpoints, Gateway
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -123,18 +126,22 @@ class Chance(Drawn):
         task_list: the version tells of force-merges that run.
         ordinary: nothing but ordinary mishaps happens, so that the run must end well.
         jitter: how far durations vary.
+        endpoints: what is behind those of the cluster file; None: every request arrives.
     """
 
     shape: Shape
     task_list: bool = True
     ordinary: bool = False
     jitter: float = 0.0
+    endpoints: Endpoints | None = None
 
 
 def chance(seed: int, *, ordinary: bool | None = None) -> Chance:
     """The run of that seed; with or without what ordinary nights bring, None = as `ORDINARY` says."""
     drawn = _chance(seed)
-    drawn = by_chance(drawn) if (ORDINARY if ordinary is None else ordinary) else drawn
+    if ORDINARY if ordinary is None else ordinary:
+        names = [NodeName(node.name) for node in drawn.shape.nodes]
+        drawn = replace(odd.by_chance(by_chance(drawn)), endpoints=balanced.by_chance(seed, names))
     upgrades = drawn.wanted.upgrade is not None
     return replace(drawn, plan=upgrading.unchanged(drawn.plan)) if upgrades else drawn
 
@@ -398,6 +405,8 @@ def world_of(drawn: Chance) -> World:
     world.jitter = drawn.jitter
     world.one_machine = drawn.wanted.strategy is Strategy.NODE
     world.across_zones = safe_sets.across_zones(drawn.wanted)
+    odd.name_hosts(world)
+    world.endpoints = Gateway(world, drawn.endpoints) if drawn.endpoints is not None else None
     if drawn.wanted.zero_replicas is ZeroReplicas.ACCEPT:
         world.exempt_without_replicas = drawn.wanted.zero_replicas_accepted
     if drawn.wanted.tune is not None:

@@ -84,6 +84,7 @@ class Told:
         overlapped: waves that stopped while copies of others recovered.
         together: waves in which nodes of one machine went together; `reboots`, of a machine with several.
         waited: gates that were found closed, or could not be read.
+        ruled: mishaps that met the rule of the program that is about them, by kind.
     """
 
     seed: int
@@ -95,6 +96,7 @@ class Told:
     together: int
     reboots: int
     waited: int
+    ruled: Counter[str]
 
 
 class Noting(Seams):
@@ -194,6 +196,10 @@ class AnyLife:
     def _judge_done(self, state: RunState) -> None:
         """What must hold of a run that says that it is done."""
         raise NotImplementedError
+
+    def _ruled(self) -> Counter[str]:
+        """How often mishaps met the rule that is about them, by kind."""
+        return Counter()
 
     # One attempt after the other -----------------------------------------------------------------------
 
@@ -536,6 +542,7 @@ class AnyLife:
             attempts=attempts,
             outcome=state.outcome or Outcome.DONE,
             happened=self.simulation.fate.happened,
+            ruled=self._ruled(),
             overlapped=self._overlapped(),
             together=sum(
                 isinstance(event, WaveStarted) and bool(event.wave.machines) for event in self._events

@@ -74,7 +74,7 @@ def patient(wanted: Policy) -> Policy:
 def ordinary(dice: Random, names: list[NodeName]) -> tuple[tuple[Mishap, ...], tuple[Trip, ...]]:
     """A few ordinary mishaps, and at most two calls that are refused or cut off once."""
     plan = tuple(
-        _when(dice, names, _ordinary(dice, dice.choice(names), number, len(names)))
+        at_some_moment(dice, names, _ordinary(dice, dice.choice(names), number, len(names)))
         for number in range(dice.choice((1, 1, 2, 3, 5)))
     )
     trips = tuple(
@@ -93,7 +93,8 @@ def worse(
 ) -> tuple[tuple[Mishap, ...], tuple[Trip, ...]]:
     """A mishap or two that may well end an attempt, and perhaps a stop that is done very late."""
     plan = tuple(
-        _when(dice, names, _worse(dice, dice.choice(names), zones)) for _ in range(dice.choice((1, 1, 2)))
+        at_some_moment(dice, names, _worse(dice, dice.choice(names), zones))
+        for _ in range(dice.choice((1, 1, 2)))
     )
     late = Trip(
         verb="stop", how=How.LATE, first=dice.randint(1, 3), late=dice.choice((35.0, 70.0, 110.0, 400.0))
@@ -102,7 +103,7 @@ def worse(
     return plan, dice.choice(((), (), (late,), (partly,)))
 
 
-def _when(dice: Random, names: list[NodeName], what: What) -> Mishap:
+def at_some_moment(dice: Random, names: list[NodeName], what: What) -> Mishap:
     """At some moment, or around what the program does to a node, often the very one that it befalls."""
     if dice.random() < 0.4:
         return Mishap(what=what, after=dice.uniform(0.0, 30.0 * min(len(names), 10)))

@@ -25,6 +25,7 @@ from typing import Final
 from orchestrator.model.phase import Phase
 from orchestrator.simulation.mishaps import How, OfMachine, OfProgram, SettingMeddled, What
 from orchestrator.simulation.riak_mishaps import OfRiak
+from tests.simulation.balanced import BALANCED, PROXIED
 from tests.simulation.chance import Chance
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.lived import BrokenError
@@ -59,6 +60,8 @@ EVERY_MISHAP: Final[frozenset[str]] = (_kinds(What) - _kinds(OfRiak)) | {
     "a refusal passes in time",
     "a refusal ends a run",
     "two processes at a time",
+    BALANCED,
+    PROXIED,
 }
 """Every kind of mishap by the name under which it is counted."""
 
@@ -98,6 +101,7 @@ class Tally:
         overlapped: runs in which a wave stopped while copies of others recovered; `beside`, such waves.
         together: runs in which nodes of one machine went in one wave; `reboots`, of a machine with several.
         waited: runs in which a gate was found closed, or could not be read.
+        ruled: mishaps by kind, as often as they met the rule that is about them.
         broken: seeds whose run broke a property, with what it said.
         worked: seconds of processor time.
         seconds: that passed, on so many `workers`.
@@ -117,6 +121,7 @@ class Tally:
     together: int = 0
     reboots: int = 0
     waited: int = 0
+    ruled: Counter[str] = field(default_factory=Counter)
     broken: dict[int, str] = field(default_factory=dict)
     worked: float = 0.0
     seconds: float = 0.0
@@ -158,6 +163,7 @@ def some(first: int, runs: int) -> Tally:
         tally.together += told.together > 0
         tally.reboots += told.reboots
         tally.waited += told.waited > 0
+        tally.ruled += told.ruled
     tally.worked = time.process_time() - began
     return tally
 
@@ -220,11 +226,13 @@ def report(tally: Tally, every: Iterable[str] = EVERY_MISHAP) -> str:
 def _table(tally: Tally, every: Iterable[str]) -> list[str]:
     """How often each kind of mishap was drawn, came about, and met each phase of a run."""
     phases = [phase.value for phase in Phase]
-    head = f"{'mishap':32}{'drawn':>8}{'came':>8}" + "".join(f"{phase[:9]:>10}" for phase in phases)
+    head = f"{'mishap':32}{'drawn':>8}{'came':>8}{'met rule':>10}"
+    head += "".join(f"{phase[:9]:>10}" for phase in phases)
     lines = ["what was drawn, came about, and in which phase of a run:", head]
     for name in sorted(every):
         met = "".join(f"{tally.met[name, phase]:10}" for phase in phases)
-        lines.append(f"{name[:31]:32}{tally.drawn[name]:8}{tally.happened[name]:8}{met}")
+        ruled = tally.ruled.get(name, "")
+        lines.append(f"{name[:31]:32}{tally.drawn[name]:8}{tally.happened[name]:8}{ruled:>10}{met}")
     return lines
 
 

@@ -185,8 +185,23 @@ def _works(simulation: Simulation) -> None:
     judge.delay(simulation.world, simulation.world.nodes[ES2], "a hook")
 
 
+def _kept(name: str, *steps: Step) -> Script:
+    """An index with copies on es2 and es3, which only es3 may have, before the reading or after it."""
+
+    def made(simulation: Simulation) -> None:
+        simulation.world.add_index("pair", places=[ES3, ES2])
+
+    return Script(f"kept on es3 alone: {name}", made, *steps)
+
+
+_RULED: Final = mishaps.IndexRuled(index="pair", key="require._ip", value="es3.example")
+
 # fmt: off
 STOPS: Final = (
+    _kept("es2 goes", _RULED, 1.0, read, stop(ES2)),
+    _kept("es2 goes, and no reading could tell", 1.0, read, _RULED, stop(ES2)),
+    _kept("es2 goes, as is accepted", given(exempt_returning=("pa*",)), _RULED, 1.0, read, stop(ES2)),
+    _kept("es3 goes", _RULED, 1.0, read, stop(ES3)),
     Script("one stop after the other is right", *turn(ES2), *turn(ES3)),
     Script("a node that died by itself just before its stop is left down",
         mishaps.NodeDies(node=ES2), stop(ES2), 400.0),

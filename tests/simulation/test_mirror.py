@@ -64,12 +64,17 @@ def test_a_mirror_of_elasticsearch_shows_what_was_read(subtests: pytest.Subtests
         with subtests.test(seed=seed):
             drawn = chance(seed)
             world = world_of(drawn)
+            rules = ({}, {"exclude._ip": "10.0.0.1,10.0.0.2", "total_shards_per_node": "2"})[seed % 2]
+            next(iter(world.indices.values())).rules = rules
             wanted = replace(drawn.wanted, gates=(), merge=None)
             started, seen = read(world, wanted)
             made = glance(mirrored(started, seen, seed=0), started)
             assert isinstance(seen.cluster, ClusterView)
             assert isinstance(made.cluster, ClusterView)
             assert lasting(made.cluster) == lasting(seen.cluster)
+            assert [(n.host, n.address) for n in made.cluster.nodes] == [
+                (n.host, n.address) for n in seen.cluster.nodes
+            ]
             assert (made.settings, made.activity, made.health) == (seen.settings, seen.activity, seen.health)
             assert (made.hosts.keys(), made.tuning) == (seen.hosts.keys(), seen.tuning)
 

@@ -77,7 +77,13 @@ _ANYWHERE = {
     mishaps.SettingMeddled,
     Trip,
 }
-_OF_SHARDS = {mishaps.SnapshotBegun, mishaps.IndexMade, mishaps.AllocationsFail}
+_OF_SHARDS = {
+    mishaps.SnapshotBegun,
+    mishaps.IndexMade,
+    mishaps.AllocationsFail,
+    mishaps.IndexPinned,
+    mishaps.PlacesRuled,
+}
 _OF_RINGS = {
     riak_mishaps.HandoffStalls,
     riak_mishaps.VnodesHalt,

@@ -26,7 +26,7 @@ from orchestrator.simulation.facts import Fact
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.world import World
 from tests.simulation import index_mishaps, nights, node_mishaps, shrink
-from tests.simulation.chance import Chance, chance
+from tests.simulation.chance import Chance, by_chance, chance
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import ES1, ES2, ES3
 from tests.simulation.upgrading import STEPS, TARGET, wanted
@@ -178,8 +178,8 @@ def test_a_life_that_ends_by_itself_ends_as_often_as_was_drawn() -> None:
 
 
 def test_a_third_of_the_seeds_each_is_plain_ordinary_and_worse() -> None:
-    drawn = [chance(seed) for seed in range(300)]
     before = [chance(seed, ordinary=False) for seed in range(300)]
+    drawn = [by_chance(one) for one in before]
     same = sum(one == other for one, other in zip(drawn, before, strict=True))
     ordinary = sum(one.ordinary for one in drawn)
     assert 70 < same < 130

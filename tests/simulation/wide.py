@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
 
-from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
 from orchestrator.model.allocation import ALLOCATION
@@ -33,7 +33,8 @@ from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.facts import Absent
 from orchestrator.simulation.mishaps import How, SettingMeddled
 from orchestrator.simulation.parts import SimCopy, SimIndex
-from tests.simulation import merged, tuned, upgrading
+from tests.simulation import merged, odd, tuned, upgrading
+from tests.simulation.balanced import Gateway
 from tests.simulation.chance import Chance, chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
 from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Told
@@ -73,6 +74,20 @@ class Life(AnyLife):
         self.versions = {node.name: (node.version, node.zone) for node in self.world.nodes.values()}
         self.patient = drawn.ordinary
         self.forgotten: dict[Level, SettingValue | None] = {}
+        self.simulation.fate.happened += drawn.endpoints.kinds if drawn.endpoints is not None else Counter()
+
+    def drawn_kinds(self) -> Counter[str]:
+        """How often each kind of mishap was drawn for this life, endpoints too."""
+        endpoints = self.drawn.endpoints
+        return super().drawn_kinds() + (Counter() if endpoints is None else endpoints.kinds)
+
+    def _ruled(self) -> Counter[str]:
+        """What the program held for or foresaw; and endpoints that answered for a node that was avoided."""
+        befell = [what for fate in {run.fate: None for run in self._all} for _, what in fate.befell]
+        gateway, found = self.world.endpoints, odd.met(befell, self._events)
+        if isinstance(gateway, Gateway):
+            found += Counter({kind: 1 for kind, times in gateway.met.items() if times})
+        return found
 
     def _cannot_be(self, state: RunState) -> bool:
         return self._holds_for_a_whole_machine(state) or self._holds_by_its_making
@@ -122,10 +137,14 @@ class Life(AnyLife):
         for (level, key), meddled in list(world.meddled.items()):
             stands = (persistent if level is Level.PERSISTENT else transient).get(key)
             theirs = bool(meddled) and stands is not None and meddled[-1].value == stands
-            if theirs and (key == ALLOCATION or key.startswith(EXCLUSIONS)):
+            if theirs and (key == ALLOCATION or key.startswith(deciders.OF_PLACES)):
                 fate.befall(SettingMeddled(key=key, value=None, level=level))
         if world.refuse_settings is not None:
             fate.befall(SettingsRefused(reason=""))
+        for index in list(world.indices.values()):
+            named = state is None or f"index {index.name}:" in state.message
+            if ended and named and index.ruled_at >= self.began:
+                allocation.rule(world, index, {})
         failed = self._failed(state) if state else []
         for node in world.nodes.values():
             theirs = node.service in NOBODY_STARTS and not node.stopped_by_us
@@ -171,9 +190,35 @@ class Life(AnyLife):
         over = super()._over(state)
         restored = state.outcome is Outcome.RESTORED  # asked for, by `restore`
         asked = restored or self.simulation.fate.request is not Request.NONE
+        if not over:
+            self._judge_foreseen()
         if not over and self.drawn.ordinary and not asked:
             raise BrokenError("ordinary", f"{state.outcome}: {state.message}")
         return over
+
+    def _judge_foreseen(self) -> None:
+        """No attempt waits to its limit for a copy that no node takes, by rules older than its first stop."""
+        records = self.simulation.journal.records
+        entered = [
+            (r.at, r.event.to) for r in records if isinstance(r.event, PhaseEntered) and not r.event.node
+        ]
+        spent = {(to, then): until - at for (at, to), (until, then) in pairwise(entered)}
+        waited_out = spent.get((Phase.REASSIGNED.value, Phase.STANDING_DOWN.value), 0.0)
+        stops = [
+            r.at for r in records if isinstance(r.event, ActionSent) and isinstance(r.event.action, StopNode)
+        ]
+        if waited_out < self.drawn.wanted.deadlines.recover or not stops:
+            return
+        began = stops[0] - self.simulation.clock.ahead
+        waited = [found for shard in self.world.missing if (found := self.world.placement.shard(shard))]
+        foreseen = [
+            self.began <= max(index.ruled_at, self.world.ruled_at) < began
+            and all(copy.state is not CopyState.INITIALIZING for copy in shard.copies)
+            and not deciders.has_place(self.world, index, shard)
+            for index, shard in waited
+        ]
+        if foreseen and all(foreseen):
+            raise BrokenError("foreseen", f"{waited[0][1].id} is waited for, and no node takes it")
 
     def _judge_waves(self) -> None:
         """A wave takes all nodes of a machine that are still to be restarted, where they go together.
@@ -320,7 +365,7 @@ class Life(AnyLife):
     def _judge_copies(self, since: list[str]) -> None:
         """Every copy is back that was there before the run, but for what happened `since` the last look."""
         for index, shard in deciders.shards_of(self.world):
-            if max(index.made_at, index.changed_at) > self.began:
+            if max(index.made_at, index.changed_at, index.ruled_at) > self.began:
                 continue  # what somebody made or changed during the run is for them to wait for
             missing = sum(not copy.serves for copy in shard.copies) - _on_their_way(shard.copies)
             seen = not any(str(shard.id) in what.split() for what in since)
@@ -334,6 +379,9 @@ class Life(AnyLife):
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
 
     def _as_found(self, at: Instant, absent: Absent) -> bool:
+        index, shard = self.world.placement.shard(absent.shard) or (None, None)
+        if index is not None and shard is not None and not deciders.has_place(self.world, index, shard):
+            return True
         return absent.had - absent.serving <= self._reported_missing(absent.shard, absent.serving, until=at)
 
     def _reported_missing(self, shard: ShardId, serving: int, until: Instant = inf) -> int:
