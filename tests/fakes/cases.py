@@ -1,15 +1,18 @@
-"""Cases in files of `tests/data`: a text and, behind `-> `, what comes of it; `====` is between two cases."""
+"""Cases in files of `tests/data`: texts with what comes of them behind `-> `, or rows in YAML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
 
 DATA = Path(__file__).parents[1] / "data"
 
 
 def cases(path: str) -> Iterator[tuple[str, list[str]]]:
-    """The text of each case, and its lines that begin with `-> ` without that."""
+    """The text of each case (`====` is between two), and its lines behind `-> `."""
     found = (DATA / path).read_text(encoding="utf-8").split("====\n")
     assert len(found) > 3, path
     for case in found:
@@ -17,3 +20,10 @@ def cases(path: str) -> Iterator[tuple[str, list[str]]]:
         expected = [line.removeprefix("-> ").removesuffix("\n") for line in lines if line.startswith("-> ")]
         assert expected, case
         yield "".join(line for line in lines if not line.startswith("-> ")), expected
+
+
+def rows(path: str) -> Any:
+    """What a file of YAML holds: a list of rows, or lists of rows by name."""
+    found = YAML(typ="safe").load((DATA / path).read_text(encoding="utf-8"))
+    assert found, path
+    return found
