@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,19 +27,30 @@ from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
 from orchestrator.sudo_question import ASK_SUDO, ONLY_DOAS
 from orchestrator.untrusted import UntrustedValue
+from tests.fakes.cases import rows
 from tests.tools import SHELLS, needs
 
-SYSTEMD, SYSV, DOCKER, COMMAND = Manager.SYSTEMD, Manager.SYSV, Manager.DOCKER, Manager.COMMAND
-RUNNING, STOPPED, FAILED = ServiceState.RUNNING, ServiceState.STOPPED, ServiceState.FAILED
-STARTING, STOPPING = ServiceState.STARTING, ServiceState.STOPPING
+SYSTEMD, COMMAND = Manager.SYSTEMD, Manager.COMMAND
+ROWS = rows("hosts/services.yml")
+LINES = {verb: f"ctl {verb} {{node}}" for verb in ("stop", "start", "status")}
 
 
 def host(manager: Manager, *, mode: Sudo = Sudo.OFF, node: str = "es1", **service: object) -> HostSettings:
-    if manager is COMMAND:
-        lines = {verb: f"ctl {verb} {{node}}" for verb in ("stop", "start", "status")}
-        service = {**lines, **service}
-    made = ServiceSettings(manager=manager, **service)
+    made = ServiceSettings(manager=manager, **{**(LINES if manager is COMMAND else {}), **service})
     return HostSettings(node=node, address="es1", sudo=mode, sudo_password=lambda: "secret", service=made)
+
+
+def host_of(row: dict[str, Any]) -> HostSettings:
+    return host(Manager(row["of"]), mode=Sudo(row.get("sudo", "off")), **row.get("service", {}))
+
+
+def answer_of(row: dict[str, Any]) -> Section:
+    """The given text, or what `systemctl show` prints of a unit."""
+    if "show" not in row:
+        return Section(exit=row["exit"], text=row.get("text", ""))
+    active, sub, *more = row["show"].split()
+    usual = ["MainPID=42", "Result=success", "ExecMainStatus=0", "LoadState=loaded", "Job=0"]
+    return Section(exit=0, text="\n".join([*usual, *more, f"ActiveState={active}", f"SubState={sub}"]))
 
 
 def checked(settings: HostSettings) -> dict[Point, str]:
@@ -48,51 +60,19 @@ def checked(settings: HostSettings) -> dict[Point, str]:
     return {check.point: check.message for check in checks if check.grade is Grade.BAD}
 
 
-# Command lines.
+def test_command_lines_of_stop_and_start(subtests: pytest.Subtests) -> None:
+    for row in ROWS["lines"]:
+        with subtests.test(row=row):
+            assert services.command(host_of(row), Verb.STOP) == row["stop"]
+            start = row.get("start", row["stop"].replace(" stop", " start"))
+            assert services.command(host_of(row), Verb.START) == start
 
 
-def test_command_lines(subtests: pytest.Subtests) -> None:
-    systemctl = "/usr/bin/systemctl --no-block"
-    for settings, stop, start in [
-        (
-            host(SYSTEMD, mode=Sudo.PASSWORDLESS),
-            f"sudo -n {systemctl} stop elasticsearch",
-            f"sudo -n {systemctl} start elasticsearch",
-        ),
-        (host(SYSTEMD, unit="es-{node}"), f"{systemctl} stop es-es1", f"{systemctl} start es-es1"),
-        (
-            host(SYSV, mode=Sudo.PASSWORD),
-            "sudo -k -S -p '' /usr/sbin/service elasticsearch stop",
-            "sudo -k -S -p '' /usr/sbin/service elasticsearch start",
-        ),
-        (
-            host(DOCKER, unit="{node}", grace=90.0),
-            "/usr/bin/docker stop -t 90 es1",
-            "/usr/bin/docker start es1",
-        ),
-        (host(COMMAND), "ctl stop es1", "ctl start es1"),
-        (
-            host(COMMAND, mode=Sudo.PASSWORDLESS, stop="cd /opt && ./stop {node}"),
-            "sudo -n /bin/sh -c 'cd /opt && ./stop es1'",
-            "sudo -n ctl start es1",
-        ),
-        (
-            host(SYSTEMD, program="/bin/systemctl", unit="es\\x2d1"),
-            "/bin/systemctl --no-block stop 'es\\x2d1'",
-            "/bin/systemctl --no-block start 'es\\x2d1'",
-        ),
-    ]:
-        with subtests.test(stop):
-            assert services.command(settings, Verb.STOP) == stop
-            assert services.command(settings, Verb.START) == start
-
-
-def test_reads_never_go_through_sudo_and_end_their_options() -> None:
+def test_status_commands_use_no_sudo_and_end_their_options() -> None:
     for manager in Manager:
         settings = host(manager, mode=Sudo.PASSWORDLESS)
-        assert "sudo" not in services.status_command(settings)
-        assert "sudo" not in services.mark_command(settings)
-    for manager in (SYSTEMD, DOCKER):
+        assert "sudo" not in services.status_command(settings) + str(services.mark_command(settings))
+    for manager in (SYSTEMD, Manager.DOCKER):
         assert " -- elasticsearch " in services.status_command(host(manager))
 
 
@@ -110,97 +90,33 @@ def test_a_status_that_needs_root_uses_sudo_unless_root(subtests: pytest.Subtest
             assert services.status_command(settings) == line
 
 
-# Answers.
-
-
-def show(active: str, sub: str, **more: str) -> Section:
-    """What `systemctl show` prints of a unit."""
-    usual = {"MainPID": "42", "Result": "success", "ExecMainStatus": "0", "LoadState": "loaded", "Job": "0"}
-    lines = {**usual, **more, "ActiveState": active, "SubState": sub}
-    return Section(exit=0, text="\n".join(f"{name}={value}" for name, value in lines.items()))
-
-
-def test_states_of_a_service(subtests: pytest.Subtests) -> None:
-    failed = {"Result": "exit-code"}
-    for manager, answer, state, detail in [
-        (SYSTEMD, show("active", "running"), RUNNING, "active (running)"),
-        (SYSTEMD, show("reloading", "reload"), RUNNING, "reloading (reload)"),
-        (SYSTEMD, show("inactive", "dead"), STOPPED, "inactive (dead)"),
-        (SYSTEMD, show("inactive", "dead", Job="812"), STARTING, "inactive (dead), a job is queued"),
-        (SYSTEMD, show("activating", "start"), STARTING, "activating (start)"),
-        (SYSTEMD, show("activating", "auto-restart"), STARTING, "activating (auto-restart)"),
-        (SYSTEMD, show("deactivating", "stop-sigterm"), STOPPING, "deactivating (stop-sigterm)"),
-        (SYSTEMD, show("failed", "failed", **failed), FAILED, "failed (Result: exit-code)"),
-        (
-            SYSTEMD,
-            show("failed", "failed", **failed, ExecMainStatus="78"),
-            FAILED,
-            "failed (Result: exit-code, status 78)",
-        ),
-        (SYSTEMD, show("failed", "failed", Job="9"), STARTING, "failed (failed), a job is queued"),
-        (SYSV, Section(exit=0, text=" * elasticsearch is running"), RUNNING, None),
-        (SYSV, Section(exit=1, text="dead but pid file exists"), FAILED, None),
-        (SYSV, Section(exit=2, text=""), FAILED, None),
-        (SYSV, Section(exit=3, text="stopped"), STOPPED, None),
-        (DOCKER, Section(exit=0, text="running|0|2026|"), RUNNING, None),
-        (DOCKER, Section(exit=0, text="restarting|1|2026|"), STARTING, None),
-        (DOCKER, Section(exit=0, text="created|0|2026|"), STOPPED, None),
-        (DOCKER, Section(exit=0, text="exited|143|2026|"), STOPPED, None),
-        (DOCKER, Section(exit=0, text="exited|137|2026|"), FAILED, None),
-        (DOCKER, Section(exit=0, text="dead|0|2026|"), FAILED, None),
-        (COMMAND, Section(exit=0, text="up"), RUNNING, None),
-        (COMMAND, Section(exit=1, text=""), STOPPED, None),
-        (COMMAND, Section(exit=1, text="Node is not responding"), STOPPED, "Node is not responding"),
-    ]:
-        with subtests.test(manager=manager, answer=answer):
-            reading = services.read_state(host(manager), answer)
+def test_read_state_of_known_and_of_other_answers(subtests: pytest.Subtests) -> None:
+    for row in (*ROWS["states"], *ROWS["unknown"]):
+        with subtests.test(row=row):
+            reading = services.read_state(host_of(row), answer_of(row))
+            if "is" not in row:
+                assert isinstance(reading, Unknown)
+                assert row["says"] in reading.reason
+                continue
             assert isinstance(reading, ServiceReading)
-            assert reading.state is state
-            assert detail in {None, reading.detail}
-
-
-def test_what_is_not_understood_is_unknown(subtests: pytest.Subtests) -> None:
-    for manager, answer, words in [
-        (SYSTEMD, show("inactive", "dead", LoadState="not-found"), "has no unit elasticsearch"),
-        (SYSTEMD, show("inactive", "dead", LoadState="masked"), "systemctl unmask"),
-        (SYSTEMD, show("active", "exited"), "does not follow its process"),
-        (SYSTEMD, show("maintenance", "x"), "maintenance"),
-        (SYSTEMD, Section(exit=1, text="Failed to connect to bus: No such file"), "connect to bus"),
-        (SYSTEMD, Section(exit=127, text=""), "exit 127"),
-        (SYSV, Section(exit=4, text=""), "status exits 4"),
-        (SYSV, Section(exit=127, text="sh: /usr/sbin/service: not found"), "not found"),
-        (SYSV, Section(exit=1, text="es: unrecognized service"), "unrecognized service"),
-        (DOCKER, Section(exit=1, text="Error: No such container: es1"), "No such container"),
-        (DOCKER, Section(exit=1, text="permission denied while trying"), "group docker"),
-        (DOCKER, Section(exit=0, text="paused|0|x|"), "paused"),
-        (COMMAND, Section(exit=127, text="ctl: not found"), "cannot be run"),
-        (COMMAND, Section(exit=126, text=""), "cannot be run"),
-        # Sudo exits 1, as the command itself does of a service that does not run.
-        (
-            COMMAND,
-            Section(exit=1, text="sudo: a password is required"),
-            "refused by sudo: sudo: a password is required; copy the sudoers file of docs/how-to",
-        ),
-    ]:
-        with subtests.test(manager=manager, answer=answer):
-            lines = {"status": "sudo -n /usr/sbin/riak ping"} if manager is COMMAND else {}
-            reading = services.read_state(host(manager, **lines), answer)
-            assert isinstance(reading, Unknown)
-            assert words in reading.reason
+            assert reading.state is ServiceState(row["is"])
+            assert row.get("detail") in {None, reading.detail}
+            assert row.get("barred", "") in reading.barred
+            assert bool(reading.barred) is ("barred" in row)
 
 
 @pytest.mark.parametrize("rights", [True, False])
 def test_a_unit_that_runs_and_is_masked_is_held_before_the_stop(tmp_path: Path, *, rights: bool) -> None:
     """It was stopped, and then its start was refused."""
     systemctl = tmp_path / "systemctl"
-    answer = show("active", "running", LoadState="masked").text
+    answer = answer_of({"show": "active running LoadState=masked"}).text
     systemctl.write_text(f"#!/bin/sh\ncat <<'end'\n{answer}\nend\n")
     systemctl.chmod(0o755)
     settings = replace(host(SYSTEMD, program=str(systemctl)), connect=Connect.LOCAL)
     with closing(Hosts({"es1": settings})) as hosts:
         view = hosts.observe(["es1"], rights=rights)["es1"]
     assert isinstance(view, HostView)
-    assert (view.service, view.may_control) == (RUNNING, False)
+    assert (view.service, view.may_control) == (ServiceState.RUNNING, False)
     masked = "unit elasticsearch is masked and cannot be started: `systemctl unmask` it"
     assert masked in view.detail
     assert checked(settings)[Point.SERVICE] == masked
@@ -236,30 +152,11 @@ def test_a_name_that_would_be_an_option_is_sent_nowhere(subtests: pytest.Subtest
             assert services.fault(settings) is None
 
 
-NAMES = [
-    ("{node}", "-H=elsewhere"),
-    ("{node}", "--time=1"),
-    ("{node}", "../../evil"),
-    ("{node}", ".."),
-    ("elasticsearch@{node}", "*"),
-    ("elasticsearch@{node}", "x/../../../tmp/evil"),
-    ("elasticsearch-{node}", "a b"),
-    ("elasticsearch-{node}", "es1\nDone. all checks passed"),
-    ("es-{node}", "[12]"),
-    ("es-{node}", "es?"),
-    ("es-{node}", "$(id)"),
-    ("es-{node}", "es1\u202e"),
-    ("es-{node}", "n" * 300),
-    ("-x", "es1"),
-]
-"""Units and nodes that a service manager would read as an option, another file, or several services."""
-
-
-@pytest.mark.parametrize("manager", [SYSTEMD, SYSV, DOCKER])
+@pytest.mark.parametrize("manager", [SYSTEMD, Manager.SYSV, Manager.DOCKER])
 def test_a_unit_that_names_something_else_is_sent_nowhere(
     subtests: pytest.Subtests, manager: Manager
 ) -> None:
-    for unit, node in NAMES:
+    for unit, node in (*ROWS["other_names"], ("es-{node}", "n" * 300)):
         with subtests.test(unit=unit, node=node):
             settings = host(manager, unit=unit, node=node)
             stop = partial(services.plain_command, settings, Verb.STOP)
@@ -283,31 +180,11 @@ def test_a_data_path_that_leads_elsewhere_is_sent_nowhere(subtests: pytest.Subte
 # What sudo and a failed stop say.
 
 
-def test_certainly_nothing_done(subtests: pytest.Subtests) -> None:
-    passwordless = {"mode": Sudo.PASSWORDLESS}
-    for settings, output, nothing in [
-        (host(SYSTEMD), "Failed to stop es.service: Unit es.service not loaded.", True),
-        (host(SYSTEMD), "Failed to start es.service: Connection timed out", False),
-        (host(SYSTEMD, **passwordless), "sudo: a password is required", True),
-        (host(SYSV), "stopping: timeout", False),
-        (host(SYSV), "es: unrecognized service", True),
-        (host(SYSV), "/etc/init.d/es: 9: rm-pid: not found", False),
-        (host(DOCKER), "Error response from daemon: No such container: es1", True),
-        (host(DOCKER), "Error response from daemon: cannot stop container", False),
-        (host(COMMAND), "sh: 1: ctl: not found", True),
-        (host(COMMAND), "bash: line 1: ctl: command not found", True),
-        (host(COMMAND), "/bin/sh: 1: ctl: Permission denied", True),
-        (host(COMMAND), "half done", False),
-        (host(COMMAND), "", False),
-        (host(COMMAND, stop="kill $(cat pid); ctl tell"), "sh: 1: ctl: not found", False),
-        (host(COMMAND), "/usr/bin/ctl: 3: tell: not found", False),
-        (host(COMMAND), "stopping\nsudo: a password is required", False),
-        (host(COMMAND, **passwordless), "sudo: a password is required", True),
-        (host(COMMAND, stop="docker stop a; docker stop b"), "No such container: b", False),
-    ]:
-        with subtests.test(manager=settings.service.manager, output=output):
-            line = services.command(settings, Verb.STOP)
-            assert outcomes.did_nothing(settings, line, output) is nothing
+def test_outcomes_did_nothing_where_it_is_certain(subtests: pytest.Subtests) -> None:
+    for row in ROWS["nothing_done"]:
+        with subtests.test(row=row):
+            line = services.command(host_of(row), Verb.STOP)
+            assert outcomes.did_nothing(host_of(row), line, row["text"]) is row["is"]
 
 
 def test_what_sudo_allows(subtests: pytest.Subtests) -> None:
@@ -362,34 +239,15 @@ def test_a_host_with_doas_alone_is_refused_by_name(tmp_path: Path, shell: str, m
     assert said() == "sudo: a password is required"
 
 
-OF_SUDO_RS = (
-    "sudo-rs: interactive authentication is required",
-    "sudo-rs: I'm sorry deploy. I'm afraid I can't do that",
-    "\nsudo: Authentication failed, try again.\n\nsudo-rs: Maximum 3 incorrect authentication attempts",
-    "sudo: maximum 3 incorrect authentication attempts",
-)
-"""As sudo-rs 0.2.5 says them: no status behind it reads as stopped, and no verb as in doubt."""
-
-
 def test_refusals_of_sudo(subtests: pytest.Subtests) -> None:
-    for output, refused in {
-        "sudo: a password is required": True,
-        "sudo: sorry, you must have a tty to run sudo": True,
-        "Sorry, user pw is not allowed to execute '/usr/bin/false' as root on h.": True,
-        "deploy is not in the sudoers file.  This incident will be reported.": True,
-        "sudo: unable to resolve host es1: Name or service not known": False,
-        "Failed to stop es.service: Unit es.service not loaded.": False,
-        **dict.fromkeys(OF_SUDO_RS, True),
-    }.items():
+    behind = host(COMMAND, **{verb: f"sudo -n a {verb}" for verb in ("stop", "start", "status")})
+    for output, refused in (row.values() for row in ROWS["refusals"]):
         with subtests.test(output):
             assert (sudo.refusal(output) is not None) is refused
-    behind = host(COMMAND, **{verb: f"sudo -n a {verb}" for verb in ("stop", "start", "status")})
-    for output in OF_SUDO_RS:
-        status = services.read_state(behind, Section(exit=1, text=output))
-        assert isinstance(status, Unknown)
-        assert "refused by sudo" in status.reason
-        line = services.command(behind, Verb.STOP)
-        assert isinstance(outcomes.result_of(behind, Verb.STOP, line, 1, output), Refused)
+            status = services.read_state(behind, Section(exit=1, text=output))
+            assert (isinstance(status, Unknown) and "refused by sudo" in status.reason) is refused
+            result = outcomes.result_of(behind, Verb.STOP, services.command(behind, Verb.STOP), 1, output)
+            assert isinstance(result, Refused) is refused
 
 
 def test_settings_refuse_what_cannot_work() -> None:
