@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from orchestrator.hosts.blocks import block_in, with_block
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.hosts.undoing import Back, Foreign, Ours, Standing, reads_for, standing
-from orchestrator.model.host_facts import FileText, HostFacts, InitSystem, ServiceFacts
-from orchestrator.model.reading import Unknown
+from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import (
     BlockChange,
     Change,
@@ -22,128 +23,65 @@ from orchestrator.model.tuning import (
     TunedChange,
     ValueChange,
 )
+from tests.fakes.cases import rows
 
-THP = "/sys/kernel/mm/transparent_hugepage/enabled"
-MEM = "/proc/sys/net/ipv4/tcp_rmem"
 DENIED = Unknown(reason="may not be read")
-RULE, SHARED = "/etc/udev/rules.d/60-orchestrate.rules", "/etc/sysctl.conf"
-ON = ServiceMode(running=True, enabled=True)
-OFF = ServiceMode(running=False, enabled=False, masked=True)
-
-VALUE = ValueChange(path=THP, found="never", wanted="always")
-NUMBERS = ValueChange(path=MEM, found="4096 1 2", wanted="4096 3 4")
-MADE = FileChange(path=RULE, found="ours\n", wanted=None)
-BLOCK = BlockChange(path=SHARED, name="vm.swappiness", found="vm.swappiness = 1", wanted=None)
-NUMAD = ServiceChange(service="numad", found=OFF, wanted=ON)
-TUNED = TunedChange(found="orchestrate", wanted="throughput-performance")
+MODES = ("running", "enabled", "masked")
+EMPTY = HostFacts(init=InitSystem.SYSTEMD, cpus=2, memory=2**34, files={})
 
 
-def facts_of(texts: dict[str, FileText]) -> HostFacts:
-    return HostFacts(init=InitSystem.SYSTEMD, cpus=2, memory=2**34, files=texts)
+def read(row: dict[str, Any]) -> tuple[Change, HostFacts]:
+    """The change of a row, and the facts of its host."""
+    shown = DENIED if row["is"] == "unread" else row["is"]
+    match row:
+        case {"value": [path, found, wanted]}:
+            change: Change = ValueChange(path=path, found=found, wanted=wanted)
+        case {"file": [path, found]}:
+            change = FileChange(path=path, found=found, wanted=None)
+        case {"block": [path, found]}:
+            change = BlockChange(path=path, name="b", found=found, wanted=None)
+        case {"service": name}:
+            modes = ServiceFacts(present=shown != "absent", **{mode: mode in (shown or "") for mode in MODES})
+            services = {} if shown is None else {name: modes}
+            off, on = (ServiceMode(running=up, enabled=up, masked=not up) for up in (False, True))
+            return ServiceChange(service=name, found=off, wanted=on), replace(EMPTY, services=services)
+        case {"tuned": found}:
+            undoing = TunedChange(found=found, wanted="throughput-performance")
+            return undoing, replace(EMPTY, tuned=shown)
+    return change, replace(EMPTY, files={change.path: shown} if shown is not None else {})
 
 
-def files(**texts: str) -> HostFacts:
-    names = {"thp": THP, "mem": MEM, "rule": RULE, "shared": SHARED}
-    return facts_of({names[name]: text for name, text in texts.items()})
+def word(stands: Reading[Standing], change: Change) -> str:
+    """What stands there, as the rows say it."""
+    match stands:
+        case Unknown(reason=reason):
+            return "by hand" if "take its lines away by hand" in reason else "unknown"
+        case Foreign(shows=shows):
+            return f"shows {shows}"
+        case Back(why=why):
+            return {"it has its original value": "back", "no longer exists": "gone"}[why]
+        case Ours(change=ours) if ours == change:
+            return "ours"
+        case Ours(change=FileChange(found=found)):
+            return f'ours as "{found}"'
+    raise AssertionError(stands)
 
 
-def numad(
-    *, present: bool = True, running: bool = False, enabled: bool = False, masked: bool = False
-) -> HostFacts:
-    told = ServiceFacts(present=present, running=running, enabled=enabled, masked=masked)
-    return replace(facts_of({}), services={"numad": told})
+def test_standing_of_ours_back_foreign_and_unknown(subtests: pytest.Subtests) -> None:
+    for row in rows("tuning/undoing.yml"):
+        with subtests.test(row=row):
+            change, facts = read(row)
+            assert word(standing(facts, (change,)), change) == row["stands"]
+    value, earlier = (ValueChange(path="/a", found=found, wanted="always") for found in ("never", "madvise"))
+    facts = replace(EMPTY, files={"/a": "always [madvise] never"})
+    assert standing(facts, (value, earlier)) == Ours(change=earlier), "any value of ours counts"
+    assert standing(EMPTY, ()) == Back(why="it has its original value")
 
 
-def tuned(profile: str | None) -> HostFacts:
-    return replace(facts_of({}), tuned=profile)
-
-
-BACK, GONE = Back(why="it has its original value"), Back(why="no longer exists")
-CASES: list[tuple[HostFacts, Change, Standing]] = [
-    (files(thp="always madvise [never]\n"), VALUE, Ours(change=VALUE)),
-    (files(thp="[always] madvise never\n"), VALUE, BACK),
-    (files(thp="always [madvise] never\n"), VALUE, Foreign(shows="madvise")),
-    (files(), VALUE, GONE),
-    (files(mem="4096\t1\t2\n"), NUMBERS, Ours(change=NUMBERS)),
-    (files(mem="4096\t3\t4\n"), NUMBERS, BACK),
-    (files(mem="1\n"), NUMBERS, Foreign(shows="1")),
-    (files(rule="ours\n"), MADE, Ours(change=MADE)),
-    (files(), MADE, BACK),
-    (files(rule="ours\nand mine\n"), MADE, Foreign(shows="another text")),
-    (files(rule="ou"), MADE, Ours(change=replace(MADE, found="ou"))),  # killed while it was written
-    (files(rule=""), MADE, Ours(change=replace(MADE, found=""))),
-    (files(rule="our own"), MADE, Foreign(shows="our own")),
-    (files(shared=with_block("a\n", "vm.swappiness", "vm.swappiness = 1")), BLOCK, Ours(change=BLOCK)),
-    (files(shared="vm.swappiness = 1\n"), BLOCK, BACK),
-    (files(), BLOCK, BACK),
-    (
-        files(shared=with_block("a\n", "vm.swappiness", "vm.swappiness = 9")),
-        BLOCK,
-        Foreign(shows="vm.swappiness = 9"),
-    ),
-    (
-        files(shared=with_block("# \ufffdt\ufffd\n", "vm.swappiness", "vm.swappiness = 1")),
-        BLOCK,
-        Ours(change=BLOCK),
-    ),
-    (numad(masked=True), NUMAD, Ours(change=NUMAD)),
-    (numad(running=True, enabled=True), NUMAD, BACK),
-    (numad(running=True, masked=True), NUMAD, Foreign(shows="running, masked")),
-    (numad(enabled=True), NUMAD, Ours(change=NUMAD)),  # killed between stop and disable
-    (numad(), NUMAD, Ours(change=NUMAD)),  # killed before mask
-    (numad(running=True), NUMAD, Foreign(shows="running, disabled")),
-    (numad(present=False), NUMAD, GONE),
-    (tuned("orchestrate"), TUNED, Ours(change=TUNED)),
-    (tuned("throughput-performance"), TUNED, BACK),
-    (tuned(None), TUNED, Foreign(shows="nothing")),
-]
-
-
-def test_ours_is_undone_and_what_is_not_is_left(subtests: pytest.Subtests) -> None:
-    for number, (facts, undoing, stands) in enumerate(CASES):
-        with subtests.test(number=number, undoing=undoing):
-            assert standing(facts, (undoing,)) == stands
-    earlier = ValueChange(path=THP, found="madvise", wanted="always")
-    facts = files(thp="always [madvise] never")
-    assert standing(facts, (VALUE, earlier)) == Ours(change=earlier), "any value of ours counts"
-    assert standing(facts_of({}), ()) == BACK
-
-
-def test_what_cannot_be_read_is_neither_ours_nor_back() -> None:
-    no_text = with_block("a\n", "vm.swappiness", "vm.swappiness = \ufffd")
-    for facts, undoing in (
-        *(
-            (facts_of({path: DENIED}), change)
-            for path, change in ((THP, VALUE), (RULE, MADE), (SHARED, BLOCK))
-        ),
-        (facts_of({RULE: "caf\ufffd"}), MADE),
-        (facts_of({}), NUMAD),
-        (facts_of({}), TUNED),
-        (files(shared=no_text), BLOCK),
-    ):
-        assert isinstance(standing(facts, (undoing,)), Unknown), undoing
-
-
-def test_what_is_read_for_it() -> None:
-    changes = (VALUE, MADE, BLOCK, NUMAD, TUNED, VALUE)
-    assert reads_for(changes) == Reads(files=(THP, RULE, SHARED), services=("numad",))
-
-
-WRITTEN = with_block("a\n", "vm.swappiness", "vm.swappiness = 1")
-
-
-def test_lines_whose_marks_were_edited_are_still_owed() -> None:
-    """They are there: to say that all is as it was found would leave them there for good."""
-    for edited in (
-        WRITTEN.replace("\n", "\r\n"),
-        WRITTEN.replace("# END orchestrate vm.swappiness\n", ""),
-        WRITTEN.replace("# BEGIN orchestrate vm.swappiness\n", ""),
-        WRITTEN.replace("# END", "  # END"),
-        WRITTEN + WRITTEN,
-    ):
-        stands = standing(files(shared=edited), (BLOCK,))
-        assert isinstance(stands, Unknown), edited
-        assert "take its lines away by hand" in stands.reason
+def test_reads_for_changes() -> None:
+    changes = [read(row)[0] for row in rows("tuning/undoing.yml")]
+    files = ("/sys/thp", "/proc/tcp_rmem", "/etc/a.rules", "/etc/a.conf")
+    assert reads_for(changes) == Reads(files=files, services=("numad",))
 
 
 SYSRQ = "kernel.sysrq = 0\n"
