@@ -1,4 +1,4 @@
-"""`framed` scripts mean the same to every login shell that sshd may start; other shells run none."""
+"""The frame around a command: `framed` scripts mean the same to every login shell that sshd may start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.connection import CommandResult, Streams
+from orchestrator.hosts.connection import KEPT_BYTES, Captured, CommandResult, Streams
 from orchestrator.hosts.connections.frame import Frame, framed
 
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish")
@@ -73,3 +73,41 @@ def test_without_awk_a_script_is_not_begun(tmp_path: Path) -> None:
     frame = read(streams, done)
     assert (frame.begun, done.returncode) == (False, 126)
     assert "awk" in frame.not_begun(streams, done.returncode).stderr
+
+
+WHOLE = b"a greeting\norchestrate-begin-n\ntext\norchestrate-end-x 1\n\norchestrate-end-n 12\nof a daemon"
+
+
+def test_frame_finds_marks_however_they_arrive(subtests: pytest.Subtests) -> None:
+    """A command that was cut off has no exit code."""
+    for text, found in (
+        (WHOLE, ("text\norchestrate-end-x 1\n", 12, True)),
+        (b"", ("", None, False)),
+        (b"a greeting", ("", None, False)),
+        (b"orchestrate-begin-other\ntext", ("", None, False)),
+        (b"orchestrate-begin-n\nhalf", ("half", None, True)),
+        (b"orchestrate-begin-n\nhalf\norchestrate-end-n ", ("half\norchestrate-end-n ", None, True)),
+        (b"orchestrate-begin-n\n\norchestrate-end-n 0\n", ("", 0, True)),
+    ):
+        for size in (1, 2, 3, 7, 1000):
+            with subtests.test(text=text, size=size):
+                inner = Captured()
+                frame = Frame("n", inner)
+                for at in range(0, len(text), size):
+                    frame.add(text[at : at + size])
+                frame.add(b"")
+                assert (inner.text(), frame.exit, frame.begun) == found
+
+
+def test_a_flood_is_bounded() -> None:
+    inner = Captured()
+    frame = Frame("n", inner)
+    for _ in range(100):
+        frame.add(b"x" * 100_000)
+    assert len(frame._held) < 100
+    frame.add(b"orchestrate-begin-n\n")
+    for _ in range(100):
+        frame.add(b"x" * 100_000)
+    frame.add(b"\norchestrate-end-n 3\n")
+    assert frame.exit == 3
+    assert inner.dropped == 100 * 100_000 - KEPT_BYTES
