@@ -173,20 +173,13 @@ def test_a_session_reads_no_configuration_and_never_logs_in(ssh: Ssh, connection
     assert all(one[-2] == "--" for one in ssh.makes("-G", "-N"))
 
 
-def test_the_folder_of_the_connections_is_closed_and_removed(ssh: Ssh, connections: Connections) -> None:
-    to(connections).run("true", timeout=20.0)
-    folder = Path(ssh.makes("-N")[0][1]).parent
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    connections.close()
-    assert not folder.exists()
-
-
 def test_closing_ends_every_connection_and_makes_none(ssh: Ssh, connections: Connections) -> None:
     """Those to jump hosts too, which are in the same folder; a kept connection is not made again."""
     kept = to(connections)
     kept.run("true", timeout=20.0)
     (made,) = ssh.makes("-N")
     host = Path(made[made.index("-S") + 1])
+    assert stat.S_IMODE(host.parent.stat().st_mode) == 0o700
     at = (host, host.parent / "jump-0")
     sockets = [socket.socket(socket.AF_UNIX) for _ in at]
     for one, path in zip(sockets, at, strict=True):
@@ -196,6 +189,7 @@ def test_closing_ends_every_connection_and_makes_none(ssh: Ssh, connections: Con
     assert sorted(ended) == sorted(map(str, at))
     for one in sockets:
         one.close()
+    assert not host.parent.exists()
     before = len(ssh.calls)
     found = kept.run("true", timeout=20.0)
     assert isinstance(found, Unreachable)
@@ -208,15 +202,6 @@ def test_keys_of_an_agent_are_offered_unless_refused(ssh: Ssh, connections: Conn
         to(connections, address=f"es{number}", use_agent=agent).run("true", timeout=20.0)
         text = Path(ssh.makes("-N")[-1][1]).read_text()
         assert ("IdentityAgent none" in text.splitlines()) is not agent
-
-
-def test_an_exit_of_ssh_itself_is_in_doubt_and_not_a_result(ssh: Ssh, connections: Connections) -> None:
-    """255 without our mark: the command may have run; a second session would run it twice."""
-    (ssh.folder / "dies").touch()
-    found = to(connections).run("true", timeout=20.0)
-    assert isinstance(found, Lost)
-    assert not found.timed_out
-    assert len(ssh.sessions) == 1
 
 
 def test_a_password_for_sudo_is_in_no_argument(ssh: Ssh, connections: Connections) -> None:
@@ -243,12 +228,14 @@ def test_a_late_refusal_is_no_doubt(ssh: Ssh, connections: Connections) -> None:
     assert len(ssh.sessions) == len(ssh.makes("-N")) == 2, "on a connection of its own"
 
 
-@pytest.mark.parametrize("fate", ["killed", "silent"])
-def test_no_first_mark_and_a_signal_or_exit_0_is_in_doubt(
-    ssh: Ssh, connections: Connections, fate: str
-) -> None:
-    """`ssh` ended with this service, or a startup file closed the output: it may have been done."""
+@pytest.mark.parametrize("fate", ["killed", "silent", "dies"])
+def test_an_end_of_ssh_without_our_mark_is_in_doubt(ssh: Ssh, connections: Connections, fate: str) -> None:
+    """It ended with this service, or a startup file closed the output, or it exits 255 by itself: the command
+    may have run, and a second session would run it twice."""
     connection = to(connections)
     assert isinstance(connection.run("true", timeout=20.0), CommandResult)
     (ssh.folder / fate).touch()
-    assert isinstance(connection.run("true", timeout=20.0), Lost)
+    found = connection.run("true", timeout=20.0)
+    assert isinstance(found, Lost)
+    assert not found.timed_out
+    assert len(ssh.sessions) == 2
