@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import re
 import shlex
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from orchestrator.hosts.blocks import with_block
 from orchestrator.hosts.change_shell import TURN_SECONDS
-from orchestrator.hosts.connection import CommandResult, Lost
+from orchestrator.hosts.connection import CommandResult, Lost, Outcome
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.tuning_script import read_outcome, tuning_script
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
@@ -30,6 +33,7 @@ from orchestrator.model.tuning import (
     TunedChange,
     ValueChange,
 )
+from tests.fakes.cases import rows
 from tests.fakes.framing import part
 from tests.fakes.host_tools import TEE
 from tests.fakes.host_tree import HostTree
@@ -39,11 +43,11 @@ from tests.tools import SHELLS, as_nobody, shell_words
 PASSWORD = "open sesame"  # noqa: S105  (of a fake)
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 SWAPPINESS = "/proc/sys/vm/swappiness"
-SCHEDULER = "/sys/block/sdb/queue/scheduler"
 OURS = "/etc/sysctl.d/90-orchestrate.conf"
 SHARED = "/etc/sysctl.conf"
 TEXT = "# ours\nvm.swappiness = 1\n"
 LINES = "vm.swappiness = 1\nvm.zone_reclaim_mode = 0\n"
+ROWS = rows("tuning/changes.yml")
 ANY = "".join(map(chr, range(1, 256)))
 RUNS = ServiceMode(running=True, enabled=True)
 ENABLED = ServiceMode(running=False, enabled=True)
@@ -120,7 +124,7 @@ def refused(
     return result.reason
 
 
-def back(changes: Sequence[Change]) -> tuple[Change, ...]:
+def back(*changes: Change) -> tuple[Change, ...]:
     return tuple(change.undone() for change in reversed(changes))
 
 
@@ -133,15 +137,85 @@ def there_and_back(tree: HostTree, shell: str, *changes: Change) -> None:
     assert done(tree, shell, *changes).startswith(f"0 changes made, {len(changes)} made before")
     assert tree.snapshot() == after
     for _ in range(2):
-        done(tree, shell, *back(changes))
+        done(tree, shell, *back(*changes))
         assert tree.snapshot() == before
 
 
-# -- values of the kernel
+def sent(tree: HostTree, shell: str, *changes: Change, tee: str = TEE, home: str = "") -> Outcome:
+    """What comes of the script under another `tee`, which may be killed with it."""
+    tree.program("tee", tee)
+    line = f"{shell} -c {shlex.quote(tuning_script(tree.settings(), changes))}"
+    found = tree.connection().run(f"HOME={home or '$HOME'}; export HOME; {line}", timeout=60.0)
+    tree.program("tee", TEE)
+    return found
 
 
-def test_values_of_the_kernel_are_set_and_read_back(tree: HostTree, shell: str) -> None:
-    there_and_back(tree, shell, value("never", THP, "always"), value("1"))
+# -- made, and undone
+
+
+FOLDERS = (
+    *("/etc/systemd/system/es.service.d", "/etc/tuned/orchestrate", "/etc/tuned/profiles/orchestrate"),
+    "/etc/tune-profiles/orchestrate",
+)
+DROP_IN = f"{FOLDERS[0]}/90-orchestrate.conf"
+THEIRS = "/etc/systemd/system/theirs.service.d/limits.conf"
+MARKED = "# BEGIN orchestrate sysctl\n{}# END orchestrate sysctl\n"
+
+
+@pytest.fixture
+def several(tree: HostTree) -> tuple[Change, ...]:
+    """One of each kind, on a host where everything is wrong."""
+    tree.write("/run/udev/control", "")
+    tree.write(SHARED, "a = 1")
+    tree.service("numad")
+    tree.tuned("balanced")
+    return (
+        file("/etc/tuned/orchestrate/tuned.conf", None, "[main]\ninclude=balanced\n"),
+        TunedChange(found="balanced", wanted="orchestrate"),
+        value("never", THP, "always"),
+        value("1"),
+        ServiceChange(service="numad", found=RUNS, wanted=MASKED),
+        FileChange(path=DROP_IN, found=None, wanted=TEXT, reload=Reload.SYSTEMD),
+        block(),
+    )
+
+
+def test_changes_of_every_kind_are_made_and_undone(
+    tree: HostTree, several: tuple[Change, ...], shell: str
+) -> None:
+    """Every other byte of a file of others stays, and a file of ours keeps its mode."""
+    texts = {f"/etc/sysctl.d/{number}.conf": text for number, text in enumerate((*ROWS["texts"], ANY))}
+    blocks = (*ROWS["blocks"], (ANY, ANY + "\n{block}"))
+    files = {f"/etc/rc/{number}": around for number, around in enumerate(blocks)}
+    kinds = {f"/etc/kind/{number}": lines for number, lines in enumerate((LINES[:-1], "", "\n", "one"))}
+    for path, text in ((THEIRS, "theirs\n"), (OURS, "vm.swappiness = 10"), *kinds.items()):
+        tree.write(path, text)
+    for path, (text, _) in files.items():
+        tree.write(path, text)
+        tree.at(path).chmod(0o600)
+    for folder in FOLDERS:
+        tree.at(folder).parent.mkdir(parents=True, exist_ok=True)
+    tree.at(OURS).chmod(0o640)
+    changes = (
+        *several,
+        *(file(path, None, text) for path, text in texts.items()),
+        *(file(f"{folder}/a.conf") for folder in (*FOLDERS, THEIRS.rpartition("/")[0])),
+        file(OURS, "vm.swappiness = 10"),
+        *(block(LINES, path) for path in files),
+        *(block(lines, path) for path, lines in kinds.items()),
+    )
+    there_and_back(tree, shell, *changes)
+    done(tree, shell, *changes)
+    for path, text in texts.items():
+        assert tree.at(path).read_bytes() == text.encode()
+        assert tree.at(path).stat().st_mode & 0o7777 == 0o644
+    assert tree.at(OURS).stat().st_mode & 0o7777 == 0o640
+    for path, (_, after) in files.items():
+        assert tree.at(path).read_bytes() == after.replace("{block}", MARKED.format(LINES)[:-1]).encode()
+    there_and_back(tree, shell, *(block("c = 3", path, LINES) for path in files))
+
+
+def test_value_change_says_what_it_made_and_read_back(tree: HostTree, shell: str) -> None:
     assert done(tree, shell, value("1")) == f"1 change made and read back: {SWAPPINESS}"
     tcp, bare = "/proc/sys/net/ipv4/tcp_rmem", "/sys/block/loop0/queue/scheduler"
     tree.write(tcp, "4096\t131072\t6291456\n")
@@ -152,78 +226,15 @@ def test_values_of_the_kernel_are_set_and_read_back(tree: HostTree, shell: str) 
     assert len(tree.calls("tee")) == written, "tabs and blanks of a value are the same"
 
 
-def test_a_value_that_does_not_become_so_is_told(tree: HostTree, shell: str) -> None:
-    tree.write(SCHEDULER, "[none] mq-deadline\n")
-    said = refused(tree, shell, value("cfq", SCHEDULER, "none"))
-    for words in ("reads none instead of cfq", "Invalid argument", SCHEDULER, "0 changes made"):
-        assert words in said
-    tree.stuck(SWAPPINESS)
-    assert "reads 60 instead of 1" in refused(tree, shell, value("1"))
-    assert f"there is no {tree.path}/proc/none" in refused(tree, shell, value("1", "/proc/none"))
-    tree.write("/sys/block/sdb/queue/read_ahead_kb", "128\n")
-    tree.program("tee", 'cat >/dev/null; echo 64 >"$1"\n')
-    rounded = value("65", "/sys/block/sdb/queue/read_ahead_kb", "128")
-    assert "reads 64 instead of 65" in refused(tree, shell, rounded, kind=InDoubt)
-
-
-# -- files of ours
-
-TEXTS = (
-    TEXT,
-    "",
-    "no newline at the end",
-    "\n\n",
-    "-n %s \\n $HOME `id` $(id) \"double\" 'single' \\\n",
-    'ACTION=="add|change", KERNEL=="sd[a-z]", ATTR{queue/scheduler}="none"\n',
-    "gr\u00f6\u00dfer als 5 \u00b5s\r\n\ttab\n",
-    ANY,
-)
-FOLDERS = ("/etc/systemd/system/es.service.d", "/etc/tuned/orchestrate", "/etc/tuned/profiles/orchestrate")
-THEIRS = "/etc/systemd/system/theirs.service.d"
-
-
-def test_files_and_folders_of_ours_come_and_go(tree: HostTree, shell: str) -> None:
-    texts = {f"/etc/sysctl.d/{number}.conf": text for number, text in enumerate(TEXTS)}
-    folders = (*FOLDERS, "/etc/tune-profiles/orchestrate")
-    for folder in folders:
-        tree.at(folder).parent.mkdir(parents=True, exist_ok=True)
-    tree.write(f"{THEIRS}/limits.conf", "theirs\n")
-    tree.write(OURS, "vm.swappiness = 10")
-    tree.at(OURS).chmod(0o640)
-    changes = [
-        *(file(path, None, text) for path, text in texts.items()),
-        *(file(f"{folder}/90-orchestrate.conf") for folder in (*folders, THEIRS)),
-        file(OURS, "vm.swappiness = 10"),
-    ]
-    there_and_back(tree, shell, *changes)
-    done(tree, shell, *changes)
-    for path, text in texts.items():
-        assert tree.at(path).read_bytes() == text.encode()
-        assert tree.at(path).stat().st_mode & 0o7777 == 0o644
-    assert tree.at(OURS).stat().st_mode & 0o7777 == 0o640, "it keeps its mode"
-
-
 def test_a_strict_umask_does_not_hide_our_files(tree: HostTree, shell: str) -> None:
     tree.first("tee", "umask 077")  # as `Defaults umask=0077` in a sudoers file
     tree.program("mkdir", 'umask 077; exec "$root/toolbox/mkdir" "$@"\n')
-    path = f"{FOLDERS[0]}/90-orchestrate.conf"
-    done(tree, shell, file(path), umask=0o077)
-    assert tree.at(path).stat().st_mode & 0o777 == 0o644
-    assert tree.at(path).parent.stat().st_mode & 0o777 == 0o755
+    done(tree, shell, file(DROP_IN), umask=0o077)
+    assert tree.at(DROP_IN).stat().st_mode & 0o777 == 0o644
+    assert tree.at(DROP_IN).parent.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_file_that_somebody_else_changed_is_left_alone(tree: HostTree, shell: str) -> None:
-    for stands in ("theirs\n", "", TEXT + "\n", TEXT[:-1]):
-        tree.write(OURS, stands)
-        for change in (file(), file(found="ours of old\n"), file(found=TEXT, wanted=None)):
-            assert CHANGED_SINCE in refused(tree, shell, change)
-    tree.remove(OURS)
-    tree.at(OURS).symlink_to("/nowhere/at/all")
-    assert CHANGED_SINCE in refused(tree, shell, file())
-    assert "there is no folder" in refused(tree, shell, file("/etc/nobodys/90-orchestrate.rules"))
-
-
-def test_those_who_read_a_file_are_told_where_they_run(tree: HostTree, shell: str) -> None:
+def test_reload_of_those_who_read_a_file(tree: HostTree, shell: str) -> None:
     unit = FileChange(path="/etc/systemd/system/thp.service", found=None, wanted=TEXT, reload=Reload.SYSTEMD)
     rule = FileChange(path="/etc/udev/rules.d/a.rules", found=None, wanted=TEXT, reload=Reload.UDEV)
     tree.at("/run/systemd/system").rmdir()
@@ -233,117 +244,14 @@ def test_those_who_read_a_file_are_told_where_they_run(tree: HostTree, shell: st
     tree.write("/run/udev/control", "")
     # Also when the file is there already: a crash may have come between the two.
     done(tree, shell, unit, rule)
-    done(tree, shell, *back((unit, rule)))
+    done(tree, shell, *back(unit, rule))
     reloads = ("systemctl daemon-reload", "udevadm control --reload")
     assert tree.calls("systemctl", "udevadm") == (*reloads, *reversed(reloads))
     tree.program("systemctl", "exit 1\n")
     assert "systemd did not read it" in refused(tree, shell, unit, kind=InDoubt)
 
 
-def test_a_full_disk_leaves_what_was_there(tree: HostTree, shell: str) -> None:
-    tree.first(
-        "tee",
-        '[ -e "$root/tmp/room" ] || { head -c 10 >"$1"; : >"$root/tmp/room"\n'
-        '    echo "tee: $1: No space left on device" >&2; exit 1; }',
-    )
-    old = "of old, and longer than ten bytes\n"
-    tree.write(SHARED, "more than ten bytes = 1\n")
-    tree.write(f"{OURS}.old", old)
-    for change in (file(), file(f"{OURS}.old", old), block()):
-        tree.at("/tmp/room").unlink(missing_ok=True)
-        assert "No space left on device" in refused(tree, shell, change)
-
-
-# -- what the parts of the boot script share
-
-PARTS = "/etc/orchestrate-tuning"
-UNINSTALL = (
-    ServiceChange(service="orchestrate-tuning", found=ENABLED, wanted=OFF),
-    file(f"{PARTS}/boot.sh", TEXT, None),
-    file(f"{PARTS}/prod+es1.part", TEXT, None),
-)
-
-
-@pytest.fixture
-def installed(tree: HostTree) -> HostTree:
-    tree.write("/etc/systemd/system/orchestrate-tuning.service", "[Service]\n")
-    tree.service("orchestrate-tuning", running=False)
-    tree.write(f"{PARTS}/boot.sh", TEXT)
-    tree.write(f"{PARTS}/prod+es1.part", TEXT)
-    return tree
-
-
-def test_the_last_part_goes_with_all_that_parts_share(installed: HostTree, shell: str) -> None:
-    done(installed, shell, *UNINSTALL)
-    assert not installed.at(PARTS).exists()
-    assert "systemctl disable orchestrate-tuning" in installed.calls("systemctl")
-
-
-def test_a_part_installed_since_the_reading_keeps_what_is_shared(installed: HostTree, shell: str) -> None:
-    """Another cluster installs its own part while this one removes the last part that it has read."""
-    installed.write(f"{PARTS}/other+es9.part", TEXT)
-    for changes in (UNINSTALL, UNINSTALL[:1], UNINSTALL[1:2]):
-        assert f"it stays for {PARTS}/other+es9.part" in refused(installed, shell, *changes)
-    done(installed, shell, *back(UNINSTALL))  # an installation beside it is made
-
-
-def test_parts_that_cannot_be_listed_keep_what_is_shared(installed: HostTree, shell: str) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("changing the user needs root")
-    installed.at(PARTS).chmod(0o711)
-    said = refused(installed, f"exec {shlex.join(as_nobody())} {shell}", UNINSTALL[1])
-    assert f"{PARTS} cannot be read" in said
-
-
-# -- our lines in files of others
-
-AROUND = [
-    ("a = 1\n", "a = 1\n{block}\n"),
-    ("a = 1", "a = 1\n{block}"),
-    ("", "{block}\n"),
-    ("\n\n", "\n\n{block}\n"),
-    ("#!/bin/sh\ntouch /a\nexit 0\n", "#!/bin/sh\ntouch /a\n{block}\nexit 0\n"),
-    ("#!/bin/sh\nexit 0", "#!/bin/sh\n{block}\nexit 0"),
-    ("exit 0\n", "{block}\nexit 0\n"),
-    ("a\nexit 0  \n\n \n", "a\n{block}\nexit 0  \n\n \n"),
-    ("if b; then\n  exit 0\nfi\n", "if b; then\n  exit 0\nfi\n{block}\n"),
-    ("exit 0\nelse\n", "exit 0\nelse\n{block}\n"),
-    ("a\r\nb\r\n", "a\r\nb\r\n{block}\n"),
-    (
-        "# BEGIN orchestrate other\nb\n# END orchestrate other\n",
-        "# BEGIN orchestrate other\nb\n# END orchestrate other\n{block}\n",
-    ),
-    ("% \\n $HOME `id` '\" -n\n", "% \\n $HOME `id` '\" -n\n{block}\n"),
-    (ANY, ANY + "\n{block}"),
-]
-"""Files of others, and where our lines are put."""
-MARKED = "# BEGIN orchestrate sysctl\n{}# END orchestrate sysctl\n"
-
-
-def test_our_lines_come_and_go_and_every_other_byte_stays(tree: HostTree, shell: str) -> None:
-    files = {f"/etc/rc/{number}": around for number, around in enumerate(AROUND)}
-    for path, (before, _) in files.items():
-        tree.write(path, before)
-        tree.at(path).chmod(0o600)
-    changes = [block(LINES, path) for path in files]
-    there_and_back(tree, shell, *changes)
-    done(tree, shell, *changes)
-    for path, (_, after) in files.items():
-        ours = MARKED.format(LINES).removesuffix("\n")
-        assert tree.at(path).read_bytes() == after.replace("{block}", ours).encode()
-    others = [block("c = 3", path, LINES) for path in files]
-    before = tree.snapshot()
-    done(tree, shell, *others)
-    done(tree, shell, *back(others))
-    assert tree.snapshot() == before
-
-
-def test_lines_of_any_kind_and_of_two_tunables(tree: HostTree, shell: str) -> None:
-    kinds = {f"/etc/kind/{number}": lines for number, lines in enumerate((LINES[:-1], "", "\n", "one"))}
-    tree.folder("/etc/kind")
-    for path in kinds:
-        tree.write(path, "a = 1")
-    there_and_back(tree, shell, *(block(lines, path) for path, lines in kinds.items()))
+def test_lines_of_two_tunables_go_in_any_order(tree: HostTree, shell: str) -> None:
     made: list[Change] = []
     removed: list[Change] = []
     for number, before in enumerate(("a = 1\n", "a = 1", "", "b\nexit 0\n") * 2):
@@ -352,7 +260,7 @@ def test_lines_of_any_kind_and_of_two_tunables(tree: HostTree, shell: str) -> No
             BlockChange(path=path, name=name, found=None, wanted=f"{name} = 1") for name in ("one", "two")
         ]
         made += both
-        removed += back(both) if number < 4 else [change.undone() for change in both]
+        removed += back(*both) if number < 4 else [change.undone() for change in both]
     before = tree.snapshot()
     done(tree, shell, *made)
     done(tree, shell, *removed)
@@ -365,42 +273,15 @@ def test_lines_of_any_kind_and_of_two_tunables(tree: HostTree, shell: str) -> No
     assert tree.read(SHARED) == "a = 1\nz = 9"
 
 
-def test_lines_that_are_not_as_we_left_them_are_left_alone(tree: HostTree, shell: str) -> None:
-    tree.at(SHARED).unlink(missing_ok=True)
-    assert "there is no file" in refused(tree, shell, block())
-    for stands, found, said in [
-        (MARKED.format("theirs\n"), LINES, CHANGED_SINCE),
-        (MARKED.format(LINES + "theirs\n"), LINES, CHANGED_SINCE),
-        (MARKED.format(LINES), None, CHANGED_SINCE),
-        ("a = 1\n", LINES, CHANGED_SINCE),
-        ("# BEGIN orchestrate sysctl\na = 1\n", None, "not there once each"),
-        ("a\n# END orchestrate sysctl\n", None, "not there once each"),
-        (MARKED.format("") * 2, None, "not there once each"),
-        ("# END orchestrate sysctl\n# BEGIN orchestrate sysctl\n", None, "is before"),
-        ("a\0b\n", None, "no text"),
-    ]:
-        tree.write(SHARED, stands)
-        assert said in refused(tree, shell, block("c = 3\n", found=found)), stands
-
-
-# -- services and tuned
-
-
 def test_a_service_of_systemd(tree: HostTree, shell: str) -> None:
-    for number, (found, wanted, steps) in enumerate(
-        [
-            (RUNS, MASKED, "stop disable mask"),
-            (RUNS, OFF, "stop disable"),
-            (ENABLED, MASKED, "disable mask"),
-            (MASKED, RUNS, "unmask enable start"),
-        ]
-    ):
-        name = f"numad{number}"
-        tree.service(name, running=found.running, enabled=found.enabled, masked=found.masked)
-        there_and_back(tree, shell, ServiceChange(service=name, found=found, wanted=wanted))
-        calls = [line.split()[1] for line in tree.calls("systemctl") if line.endswith(f" {name}")]
-        made = [verb for verb in calls if not verb.startswith("is-")]
-        assert made[: len(steps.split())] == steps.split()
+    changes = []
+    for number, (found, wanted, _) in enumerate(ROWS["services"]):
+        tree.service(f"s{number}", **asdict(mode(found)))
+        changes.append(ServiceChange(service=f"s{number}", found=mode(found), wanted=mode(wanted)))
+    there_and_back(tree, shell, *changes)
+    calls = [line.split() for line in tree.calls("systemctl") if " is-" not in line]
+    for number, (*_, verbs) in enumerate(ROWS["services"]):
+        assert [verb for _, verb, name in calls if name == f"s{number}"] == verbs.split()
     tree.service("numad")
     tree.first("systemctl", '[ "$1" != mask ] || { echo "Connection timed out" >&2; exit 1; }')
     change = ServiceChange(service="numad", found=RUNS, wanted=MASKED)
@@ -432,7 +313,6 @@ def test_a_profile_of_tuned(tree: HostTree, shell: str) -> None:
     tree.tuned(found, {"balanced": {}, "orchestrate": {}})
     for wanted in ("orchestrate", None, "balanced orchestrate"):
         there_and_back(tree, shell, TunedChange(found=found, wanted=wanted))
-    assert "doesn't exist" in refused(tree, shell, TunedChange(found=found, wanted="nope"))
     # Under a name that no machine has: this one may have tuned.
     other = ("tuned-adm", "no-such-adm")
     said = refused(tree, shell, TunedChange(found=found, wanted="orchestrate"), renamed=other)
@@ -443,32 +323,54 @@ def test_a_profile_of_tuned(tree: HostTree, shell: str) -> None:
     assert len(said) < 3000, "a flood of megabytes is a short refusal"
 
 
-# -- several changes
+# -- refused, and everything as it was
 
 
-@pytest.fixture
-def several(tree: HostTree) -> tuple[Change, ...]:
-    """One of each kind, on a host where everything is wrong."""
-    tree.write("/run/udev/control", "")
-    tree.write(SHARED, "a = 1")
-    tree.service("numad")
+def mode(words: str) -> ServiceMode:
+    """`running`, `enabled`, `masked`, as far as they hold."""
+    return ServiceMode(**{name: name in words.split() for name in ("running", "enabled", "masked")})
+
+
+def change_of(row: dict[str, Any]) -> Change:
+    """The change of a row, by its kind and the values in order."""
+    kinds: dict[str, Callable[..., Change]] = {
+        "value": lambda path, found, wanted: value(wanted, path, found),
+        "file": file,
+        "block": lambda path, found, wanted: block(wanted, path, found),
+        "tuned": lambda found, wanted: TunedChange(found=found, wanted=wanted),
+    }
+    ((kind, values),) = ((name, row[name]) for name in kinds if name in row)
+    return kinds[kind](*values)
+
+
+def test_refused_changes_leave_everything_as_it_was(tree: HostTree, shell: str) -> None:
     tree.tuned("balanced")
-    drop_in = f"{FOLDERS[0]}/90-orchestrate.conf"
-    return (
-        file("/etc/tuned/orchestrate/tuned.conf", None, "[main]\ninclude=balanced\n"),
-        TunedChange(found="balanced", wanted="orchestrate"),
-        value("never", THP, "always"),
-        value("1"),
-        ServiceChange(service="numad", found=RUNS, wanted=MASKED),
-        FileChange(path=drop_in, found=None, wanted=TEXT, reload=Reload.SYSTEMD),
-        block(),
+    tree.at("/etc/a-link-to-nothing").symlink_to("/nowhere/at/all")
+    for row in ROWS["refused"]:
+        change = change_of(row)
+        if "is" in row and isinstance(change, ValueChange | FileChange | BlockChange):
+            tree.write(change.path, row["is"])
+        assert row["says"] in refused(tree, shell, change), row
+    tree.stuck(SWAPPINESS)
+    assert "reads 60 instead of 1" in refused(tree, shell, value("1"))
+    tree.write("/sys/block/sdb/queue/read_ahead_kb", "128\n")
+    tree.program("tee", 'cat >/dev/null; echo 64 >"$1"\n')
+    rounded = value("65", "/sys/block/sdb/queue/read_ahead_kb", "128")
+    assert "reads 64 instead of 65" in refused(tree, shell, rounded, kind=InDoubt)
+
+
+def test_a_full_disk_leaves_what_was_there(tree: HostTree, shell: str) -> None:
+    tree.first(
+        "tee",
+        '[ -e "$root/tmp/room" ] || { head -c 10 >"$1"; : >"$root/tmp/room"\n'
+        '    echo "tee: $1: No space left on device" >&2; exit 1; }',
     )
-
-
-def test_changes_of_every_kind_in_order_and_back(
-    tree: HostTree, several: tuple[Change, ...], shell: str
-) -> None:
-    there_and_back(tree, shell, *several)
+    old = "of old, and longer than ten bytes\n"
+    tree.write(SHARED, "more than ten bytes = 1\n")
+    tree.write(f"{OURS}.old", old)
+    for change in (file(), file(f"{OURS}.old", old), block()):
+        tree.at("/tmp/room").unlink(missing_ok=True)
+        assert "No space left on device" in refused(tree, shell, change)
 
 
 def test_behind_the_first_that_fails_nothing_is_done(tree: HostTree, shell: str) -> None:
@@ -482,6 +384,47 @@ def test_behind_the_first_that_fails_nothing_is_done(tree: HostTree, shell: str)
     refused(tree, shell, right, wrong, kind=InDoubt)
 
 
+# -- what the parts of the boot script share
+
+PARTS = "/etc/orchestrate-tuning"
+UNINSTALL = (
+    ServiceChange(service="orchestrate-tuning", found=ENABLED, wanted=OFF),
+    file(f"{PARTS}/boot.sh", TEXT, None),
+    file(f"{PARTS}/prod+es1.part", TEXT, None),
+)
+
+
+@pytest.fixture
+def installed(tree: HostTree) -> HostTree:
+    tree.write("/etc/systemd/system/orchestrate-tuning.service", "[Service]\n")
+    tree.service("orchestrate-tuning", running=False)
+    tree.write(f"{PARTS}/boot.sh", TEXT)
+    tree.write(f"{PARTS}/prod+es1.part", TEXT)
+    return tree
+
+
+def test_what_parts_share_goes_with_the_last_part_alone(installed: HostTree, shell: str) -> None:
+    """Another cluster installs its own part while this one removes the last part that it has read."""
+    installed.write(f"{PARTS}/other+es9.part", TEXT)
+    for changes in (UNINSTALL, UNINSTALL[:1], UNINSTALL[1:2]):
+        assert f"it stays for {PARTS}/other+es9.part" in refused(installed, shell, *changes)
+    done(installed, shell, *back(*UNINSTALL))  # an installation beside it is made
+    installed.remove(f"{PARTS}/other+es9.part")
+    done(installed, shell, *UNINSTALL)
+    assert not installed.at(PARTS).exists()
+    assert "systemctl disable orchestrate-tuning" in installed.calls("systemctl")
+
+
+def test_parts_that_cannot_be_listed_keep_what_is_shared(installed: HostTree, shell: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("changing the user needs root")
+    installed.at(PARTS).chmod(0o711)
+    said = refused(installed, f"exec {shlex.join(as_nobody())} {shell}", UNINSTALL[1])
+    assert f"{PARTS} cannot be read" in said
+
+
+# -- killed
+
 KILLED_TEE = """calls=$(($(cat "$root/tmp/calls" 2>/dev/null || echo 0) + 1)); echo $calls >"$root/tmp/calls"
 [ ! -e "$root/tmp/before_$calls" ] || kill -9 0
 "$root/bin/plain-tee" "$@"; code=$?
@@ -494,25 +437,23 @@ def test_killed_anywhere_it_is_completed_and_undone(
     tree: HostTree, several: tuple[Change, ...], shell: str
 ) -> None:
     tree.program("plain-tee", TEE)
-    tree.program("tee", KILLED_TEE)
-    settings, action = tree.settings(), TuneHost(node=NodeName("es1"), tunable="thp", changes=several)
-    line = f"{shell} -c {shlex.quote(tuning_script(settings, several))}"
+    action = TuneHost(node=NodeName("es1"), tunable="thp", changes=several)
     found = tree.snapshot()
     for moment in [f"{when}_{call}" for call in range(1, 6) for when in ("before", "after")]:
         tree.write("/tmp/calls", "0")
         tree.write(f"/tmp/{moment}", "")
-        killed = tree.connection().run(line, timeout=60.0)
+        killed = sent(tree, shell, *several, tee=KILLED_TEE)
         assert isinstance(killed, Lost), moment
         assert not killed.timed_out
-        cut_off = read_outcome(settings, action, CommandResult(exit=137, stdout=killed.output))
+        cut_off = read_outcome(tree.settings(), action, CommandResult(exit=137, stdout=killed.output))
         assert isinstance(cut_off, InDoubt)
         assert tree.snapshot() != found or moment == "before_1"
-        tree.remove(f"/tmp/{moment}")
         if moment.startswith("before"):
             done(tree, shell, *several)
         # What was not made is found undone, as whoever undoes only what was written sees it.
-        done(tree, shell, *back(several))
+        done(tree, shell, *back(*several))
         assert tree.snapshot() == found, moment
+        tree.remove(f"/tmp/{moment}")
 
 
 CUT_TEE = """head -c "$(cat "$root/tmp/bytes")" >"$1"
@@ -526,42 +467,28 @@ def test_a_file_that_a_kill_cuts_is_whole_again(
 ) -> None:
     """`tee` empties a file and then writes it: cut above our lines, in them or below; also when undone."""
     around = CONF + "# BEGIN orchestrate sysctl\nold = 1\n# END orchestrate sysctl\nlisten = 1\n"
-    old = block("old = 1", found=None), block("old = 2\n", found="old = 1"), block(None, found="old = 1")
+    old = block("old = 1"), block("old = 2\n", found="old = 1"), block(None, found="old = 1")
     home = tree.at("/home")
     home.mkdir()
-    rows: list[tuple[str | None, BlockChange | FileChange]] = [(CONF, block()), (CONF, old[0])]
-    for text, change in [*rows, (around, old[1]), (around, old[2]), (None, file())]:
-        for size in (0, 9, 50, 75, 85):
-            with subtests.test(text=text, change=change, size=size):
-                path = change.path
-                tree.write(path, text or "")
-                if text is None:
-                    tree.remove(path)
-                line = tuning_script(tree.settings(), [change])
-                sent = f"HOME={home}; export HOME; {shell} -c {shlex.quote(line)}"
-                tree.program("tee", CUT_TEE)
-                tree.write("/tmp/bytes", str(size))
-                assert isinstance(tree.connection().run(sent, timeout=60.0), Lost)
-                tree.program("tee", TEE)
-                for _ in range(2):
-                    found = tree.connection().run(sent, timeout=60.0)
-                    action = TuneHost(node=NodeName("es1"), tunable="sysctl", changes=(change,))
-                    assert isinstance(found, CommandResult)
-                    assert isinstance(read_outcome(tree.settings(), action, found), Done), found.stdout
-                now = tree.at(path).read_text()
-                if isinstance(change, BlockChange):
-                    assert text is not None
-                    assert now == with_block(text, "sysctl", change.wanted)
-                    assert [each for each in home.rglob("*") if each.is_file()] == []
-                else:
-                    assert now == TEXT
+    blocks = [(CONF, block()), (CONF, old[0]), (around, old[1]), (around, old[2])]
+    rows: list[tuple[str | None, BlockChange | FileChange]] = [*blocks, (None, file())]
+    for (text, change), size in itertools.product(rows, (0, 9, 50, 75)):
+        with subtests.test(text=text, change=change, size=size):
+            path = change.path
+            tree.write(path, text or "")
+            if text is None:
+                tree.remove(path)
+            tree.write("/tmp/bytes", str(size))
+            assert isinstance(sent(tree, shell, change, tee=CUT_TEE, home=str(home)), Lost)
+            for _ in range(2):
+                done(tree, f"HOME={home} {shell}", change)
+            whole = TEXT if text is None else with_block(text, "sysctl", change.wanted)
+            assert tree.at(path).read_text() == whole
+            assert text is None or [each for each in home.rglob("*") if each.is_file()] == []
     tree.write(SHARED, CONF)
-    sent = f"HOME={home}; export HOME; {shell} -c {shlex.quote(tuning_script(tree.settings(), [block()]))}"
-    tree.program("tee", CUT_TEE)
-    tree.connection().run(sent, timeout=60.0)
-    tree.program("tee", TEE)
+    sent(tree, shell, block(), tee=CUT_TEE, home=str(home))
     tree.write(SHARED, "repaired = 1\n")
-    tree.connection().run(sent, timeout=60.0)
+    sent(tree, shell, block(), home=str(home))
     assert tree.at(SHARED).read_text() == with_block("repaired = 1\n", "sysctl", LINES), "by hand"
 
 
@@ -593,24 +520,18 @@ def test_what_a_kill_left_does_not_hide_a_later_change(tree: HostTree, shell: st
 def test_exactly_the_commands_of_sudoers_go_through_sudo(
     tree: HostTree, several: tuple[Change, ...], shell: str, sudo: Sudo
 ) -> None:
+    """A password reaches sudo alone, also where one command needs none: its input begins with the text."""
     if sudo is Sudo.PASSWORD:
         tree.write("/.state/password", PASSWORD)
+        tree.write("/.state/sudo-without-password", f"tee {tree.at(DROP_IN)}\n")
     done(tree, shell, *several, sudo=sudo)
-    done(tree, shell, *back(several), sudo=sudo)
+    assert tree.read(DROP_IN) == TEXT
+    done(tree, shell, *back(*several), sudo=sudo)
     asked = {re.sub(r"^sudo (-[nkS] |-p  )*", "", line) for line in tree.calls("sudo")} - {"-v"}
     allowed = {command for change in several for command in plain_commands(change)}
     assert {line.replace(str(tree.path), "") for line in asked} == allowed
     assert tree.said("leaks") == []
-
-
-def test_a_password_reaches_sudo_alone(tree: HostTree, shell: str) -> None:
-    tree.write("/.state/password", PASSWORD)
-    # Of this one sudo reads no password: what comes first on its input is the file's.
-    tree.write("/.state/sudo-without-password", f"tee {tree.at(OURS)}\n")
-    done(tree, shell, value("never", THP, "always"), file(), sudo=Sudo.PASSWORD)
-    assert tree.read(OURS) == TEXT
-    assert tree.said("leaks") == []
-    assert [name for name, text in tree.files().items() if PASSWORD in text] == ["/.state/password"]
+    assert {name for name, text in tree.files().items() if PASSWORD in text} <= {"/.state/password"}
 
 
 def test_a_wrong_password_is_tried_once(tree: HostTree, shell: str) -> None:
@@ -674,31 +595,15 @@ def test_a_shell_without_a_printf_of_its_own_gets_no_password(tree: HostTree) ->
 
 
 def test_read_outcome_of_whole_and_of_other_answers(subtests: pytest.Subtests) -> None:
-    def first(code: int) -> str:
-        return part("change-1", "", code)
-
-    def second(code: int) -> str:
-        return part("change-2", "hm", code)
-
-    started = part("tuning", "")
     action = TuneHost(node=NodeName("es1"), tunable="thp", changes=(value("never", THP, "always"),) * 2)
-    for answer, verdict, truncated in [
-        ("Welcome to es1\n" + started + first(0) + second(0), Done, 0),
-        (started + first(0), InDoubt, 0),
-        (started, InDoubt, 0),
-        (started + first(0) + second(1), InDoubt, 0),
-        (started + second(0), InDoubt, 0),
-        (started + first(1), Refused, 0),
-        (started + first(2), InDoubt, 0),
-        (started + first(77), InDoubt, 0),
-        ("This account is currently not available.\n", Refused, 0),
-        ("", Refused, 0),
-        ("x" * 60_000, InDoubt, 100_000_000),
-    ]:
-        with subtests.test(answer=answer[:300]):
-            result = CommandResult(exit=1, stdout=answer, truncated=truncated)
-            settings = HostSettings(node=NodeName("es1"), address="es1")
-            assert isinstance(read_outcome(settings, action, result), verdict)
+    for row in ROWS["answers"]:
+        with subtests.test(row=row):
+            codes = row.get("codes", {}).items()
+            begun = part("tuning", "") if row.get("begun") else ""
+            text = row.get("text", "") + begun + "".join(part(f"change-{n}", "hm", code) for n, code in codes)
+            result = CommandResult(exit=1, stdout=text, truncated=row.get("truncated", 0))
+            found = read_outcome(HostSettings(node=NodeName("es1"), address="es1"), action, result)
+            assert type(found).__name__ == row["is"]
 
 
 # -- two programs at once
