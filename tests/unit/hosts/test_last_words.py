@@ -15,12 +15,9 @@ from orchestrator.hosts import script
 from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWords, last_lines, newest_log
 from orchestrator.hosts.managers.registry import MANAGERS
-from orchestrator.hosts.managers.systemd import Systemd
-from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.hosts import Manager
 from orchestrator.model.observation import HostView, ServiceState
-from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
 from tests.fakes.framing import part
 from tests.tools import shell_words
@@ -65,28 +62,30 @@ def read(
     return LastWords(Redactor()).of(settings(manager), host, view, mark="m", printed=printed)
 
 
-def test_the_cause_is_said_and_not_the_stack() -> None:
-    host = Host(status="  Main PID: 8 (code=exited, status=1/FAILURE)", journal=JOURNAL)
-    assert read(host) == (
-        "Main PID: 8 (code=exited, status=1/FAILURE)",
-        "fatal exception: unknown setting [totl]",
-        "ERROR: did not exit normally",
-    )
-
-
-@pytest.mark.parametrize("manager", [Manager.SYSV, Manager.COMMAND])
-def test_without_a_journal_it_is_what_the_start_printed(manager: Manager) -> None:
-    gone = replace(FAILED, service=ServiceState.STOPPED, detail="stopped")
-    said = read(Host(), gone, manager=manager, printed="Starting riak\nulimit is too low\n")
-    assert said == ("Starting riak", "ulimit is too low")
-
-
-def test_a_container_says_its_log() -> None:
-    host = Host(error="OCI runtime create failed", log="max virtual memory areas vm.max_map_count is too low")
-    assert read(host, replace(FAILED, detail="exited (78)"), manager=Manager.DOCKER) == (
-        "OCI runtime create failed",
-        "max virtual memory areas vm.max_map_count is too low",
-    )
+def test_the_cause_is_said_and_not_the_stack(subtests: pytest.Subtests) -> None:
+    """Of a container its log; without a journal, what the start printed."""
+    status = "  Main PID: 8 (code=exited, status=1/FAILURE)"
+    too_low = "max virtual memory areas vm.max_map_count is too low"
+    printed = "Starting riak\nulimit is too low\n"
+    stopped = {"service": ServiceState.STOPPED, "detail": "stopped"}
+    for manager, texts, view, said in [
+        (
+            Manager.SYSTEMD,
+            {"status": status, "journal": JOURNAL},
+            {},
+            (
+                "Main PID: 8 (code=exited, status=1/FAILURE)",
+                "fatal exception: unknown setting [totl]",
+                "ERROR: did not exit normally",
+            ),
+        ),
+        (Manager.SYSV, {}, stopped, ("Starting riak", "ulimit is too low")),
+        (Manager.COMMAND, {}, stopped, ("Starting riak", "ulimit is too low")),
+        (Manager.DOCKER, {"error": "OCI failed", "log": too_low}, {}, ("OCI failed", too_low)),
+    ]:
+        with subtests.test(manager=manager):
+            words = "" if texts else printed
+            assert read(Host(**texts), replace(FAILED, **view), manager=manager, printed=words) == said
 
 
 @pytest.mark.parametrize(
@@ -100,14 +99,6 @@ def test_a_container_says_its_log() -> None:
 def test_a_service_that_is_started_again_and_again_has_failed(manager: Manager, detail: str) -> None:
     view = replace(FAILED, service=ServiceState.STARTING, detail=detail)
     assert read(Host(journal=JOURNAL, log=JOURNAL), view, manager=manager)
-
-
-def test_systemd_counts_the_restarts_of_a_unit() -> None:
-    answer = "LoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=3"
-    reading = Systemd().read(settings(Manager.SYSTEMD), Section(exit=0, text=answer))
-    assert not isinstance(reading, Unknown)
-    assert reading.detail == "active (running), restarted by systemd: 3"
-    assert reading.state is ServiceState.RUNNING
 
 
 def test_a_host_that_is_well_is_asked_nothing_more() -> None:
@@ -209,9 +200,3 @@ def test_a_line_beside_a_gap_is_left_out() -> None:
     """It may be the rest of a secret that is not recognised any more."""
     text = "first\npassword=hun\n… 4000 bytes left out …\nter2 is wrong\nlast\n"
     assert last_lines(text, Redactor()) == ("first", "last")
-
-
-def test_a_very_long_word_is_redacted_in_a_moment() -> None:
-    """A pattern with an open beginning would need hours for it, and the run waits for this reading."""
-    word = "x" * 1_000_000
-    assert Redactor()(f"{word} password=hunter2secret") == f"{word} password=[redacted]"
