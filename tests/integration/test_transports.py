@@ -28,7 +28,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.secrets import parse_reference
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connection import (
@@ -740,19 +739,6 @@ def test_an_engine_that_floods_is_unknown_in_a_few_words(way: Way, service: Serv
 
 
 @remote_ways
-def test_a_server_that_is_gone_is_refused_and_nothing_was_sent(way: Way) -> None:
-    connection = way.to()
-    assert isinstance(connection.run("true", timeout=20.0), CommandResult)
-    way.server.stop()
-    result = connection.run("true", timeout=20.0)
-    unreachable(result, Trouble.REFUSED)
-    assert isinstance(result, Unreachable)
-    assert result.passes
-    way.server.start()
-    assert isinstance(connection.run("true", timeout=20.0), CommandResult)
-
-
-@remote_ways
 def test_a_peer_that_hangs_ends_in_the_limit(way: Way) -> None:
     limits = Limits(connect=2.0, banner=2.0, auth=2.0, command=3.0, keepalive=2.0)
     connection = way.to(way.settings(limits=limits))
@@ -1014,6 +1000,19 @@ def test_a_match_exec_is_followed(way: Way, tmp_path: Path) -> None:
     assert way.run("echo well", **settings) == WELL
 
 
+PROXY = """\
+import os, socket, sys, threading
+open({file!r}, "w").write("\\n".join(f"{{name}}={{value}}" for name, value in os.environ.items()))
+server = socket.create_connection(("127.0.0.1", {port}))
+def answers():
+    while data := server.recv(65536):
+        os.write(1, data)
+threading.Thread(target=answers, daemon=True).start()
+while data := os.read(0, 65536):
+    server.sendall(data)
+"""
+
+
 def keys_by_a_command(way: Way, tmp_path: Path) -> str:
     """The host's key is in no file: a command prints it, as that of SSSD does. The line for it."""
     (tmp_path / "known-by-command").write_text(way.server.known())
@@ -1091,36 +1090,6 @@ def test_host_keys_that_no_list_of_algorithms_has_are_refused(way: Way, tmp_path
         assert way.run("echo well", **configured(tmp_path, f"{line}\n")) == WELL, line
 
 
-PROXY = """\
-import os, socket, sys, threading
-open({file!r}, "w").write("\\n".join(f"{{name}}={{value}}" for name, value in os.environ.items()))
-server = socket.create_connection(("127.0.0.1", {port}))
-def answers():
-    while data := server.recv(65536):
-        os.write(1, data)
-threading.Thread(target=answers, daemon=True).start()
-while data := os.read(0, 65536):
-    server.sendall(data)
-"""
-
-
-@pytest.mark.part(name="services")
-@remote_ways
-def test_a_proxy_command_gets_no_variable_that_a_file_names(
-    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, script, seen = tmp_path / "config", tmp_path / "proxy.py", tmp_path / "seen"
-    script.write_text(PROXY.format(file=str(seen), port=way.server.port))
-    config.write_text(f"Host *\n  ProxyCommand {sys.executable} {script}\n")
-    monkeypatch.setenv("T_SUDO_PASSWORD", "planted")
-    monkeypatch.setenv("ORCHESTRATE_STATE", "postgresql+psycopg://o:planted@db/state")
-    monkeypatch.setenv("KRB5CCNAME", "FILE:/tmp/krb5")
-    parse_reference("env:T_SUDO_PASSWORD")
-    assert way.run("echo well", ssh_config=(str(config),)) == WELL
-    assert "planted" not in seen.read_text()
-    assert {"KRB5CCNAME=FILE:/tmp/krb5", f"HOME={os.environ['HOME']}"} <= set(seen.read_text().splitlines())
-
-
 @openssh_alone
 def test_nothing_else_of_the_configuration_reaches_a_command(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -1162,21 +1131,6 @@ def test_the_folder_is_closed_to_others_and_ends_with_the_run(way: Way) -> None:
     while way.server.session_servers():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-@openssh_alone
-def test_no_secret_is_in_a_command_line(way: Way) -> None:
-    job = way.to().start(
-        "read password; sleep 2.75; echo ${#password}", timeout=20.0, stdin="correct horse\n"
-    )
-    assert not isinstance(job, Unreachable)
-    lines = ""
-    deadline = time.monotonic() + 20
-    while "sleep 2.75" not in lines:
-        assert time.monotonic() < deadline
-        lines = tool("ps", "-eo", "args")
-    assert "correct horse" not in lines
-    assert job.wait(20.0) == CommandResult(exit=0, stdout="13\n")
 
 
 @openssh_alone
@@ -1322,83 +1276,11 @@ def test_a_job_goes_on_when_the_port_is_closed(way: Way, service: ScriptService)
 
 
 @local_alone
-def test_a_command_that_is_not_there_is_refused(way: Way, service: ScriptService) -> None:
-    (service.folder / "service").unlink()
-    hosts = hosts_of(way, service)
-    assert isinstance(hosts.perform(StopNode(node="es1")), Refused)
-    reading = hosts.observe(["es1"], rights=True)["es1"]
-    assert isinstance(reading, Unknown)
-    assert "cannot be run" in reading.reason
-
-
-@local_alone
 def test_no_settings_no_stop_and_no_reboot_of_this_machine(way: Way, service: ScriptService) -> None:
     hosts = hosts_of(way, service)
     assert isinstance(hosts.observe(["other", "es1"], rights=False)["other"], Unknown)
     assert isinstance(hosts.perform(StopNode(node="other")), Refused)
     assert isinstance(hosts.perform(RebootHost(node="es1")), Refused)
-
-
-@local_alone
-def test_secrets_of_our_environment_stay_here(
-    way: Way, service: ScriptService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ES_API_KEY_OF_THIS_TEST", "very-secret")
-    hook = Hook(run="env; echo LC_ALL=$LC_ALL", local=True)
-    result = hosts_of(way, service).perform(
-        RunHook(node="es1", moment=Moment.BEFORE_STOP, number=0, hook=hook)
-    )
-    assert isinstance(result, Done)
-    assert "very-secret" not in result.output
-    assert "LC_ALL=C" in result.output
-
-
-# -- sudo
-
-
-_SUDO = """#!/bin/sh
-# Answers as sudo 1.9.16 was seen to: -n without a rule, -S with a password on standard input, -ll, -v.
-printf '%s\\n' "$*" >>{folder}/sudo.log
-probe=; quiet=; asks=
-while [ $# -gt 0 ]; do case $1 in
-  -n) quiet=1; shift ;;  -k) shift ;;  -S) asks=1; shift ;;  -p) shift 2 ;;
-  -ll) probe=1; shift ;; -v) exit 0 ;; *) break ;;
-esac; done
-if [ -n "$asks" ]; then read -r given
-  [ "$given" = "{password}" ] || {{ echo "sudo: 1 incorrect password attempt" >&2; exit 1; }}
-elif [ -e {folder}/refuse ]; then echo "sudo: a password is required" >&2; exit 1; fi
-[ -z "$probe" ] || {{ printf 'Sudoers entry: x\\nOptions: !authenticate\\nMatched: %s\\n' "$*"; exit; }}
-exec "$@"
-"""
-
-
-@pytest.fixture
-def sudo_folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "sudo"
-    folder.mkdir()
-    program = folder / "sudo"
-    program.write_text(_SUDO.format(folder=folder, password=PASSWORD))
-    program.chmod(0o755)
-    return folder
-
-
-def with_sudo(way: Way, service: ScriptService, folder: Path, sudo: Sudo, password: str = PASSWORD) -> Hosts:
-    path = f"{folder}:/usr/bin:/bin"
-    return hosts_of(way, service, sudo=sudo, sudo_password=lambda: password, environment={"PATH": path})
-
-
-@local_alone
-def test_only_stop_and_start_go_through_sudo(way: Way, service: ScriptService, sudo_folder: Path) -> None:
-    """Rights are asked for without doing anything."""
-    hosts = with_sudo(way, service, sudo_folder, Sudo.PASSWORDLESS)
-    assert isinstance(hosts.perform(StartNode(node="es1")), Done)
-    assert isinstance(hosts.observe(["es1"], rights=False)["es1"], HostView)
-    script = service.folder / "service"
-    assert (sudo_folder / "sudo.log").read_text().splitlines() == [f"-n {script} start es1"]
-    assert seen(hosts).may_control is True
-    (sudo_folder / "refuse").touch()
-    assert seen(hosts).may_control is False
-    assert service.stops("es1") == []
 
 
 @local_alone
@@ -1420,19 +1302,3 @@ def test_a_machine_without_sudo_is_no_reason_to_hold_root(
         assert "there is no sudo on the host: install it, or log in as root" in view.detail
         assert isinstance(started, Refused)
         assert hosts.describe(StartNode(node="es1")) == f"sudo -n {service.folder}/service start es1"
-
-
-@local_alone
-def test_the_password_goes_to_standard_input_alone(
-    way: Way, service: ScriptService, sudo_folder: Path
-) -> None:
-    hosts = with_sudo(way, service, sudo_folder, Sudo.PASSWORD)
-    assert seen(hosts).may_control is True
-    assert isinstance(hosts.perform(StartNode(node="es1")), Done)
-    assert seen(hosts).service is ServiceState.RUNNING
-    assert PASSWORD not in (sudo_folder / "sudo.log").read_text()
-    assert PASSWORD not in hosts.describe(StartNode(node="es1"))
-    (sudo_folder / "refuse").touch()  # without a password
-    wrong = with_sudo(way, service, sudo_folder, Sudo.PASSWORD, password="wrong one")  # noqa: S106  (wrong on purpose)
-    assert seen(wrong).may_control is False
-    assert isinstance(wrong.perform(StopNode(node="es1")), Refused)
