@@ -12,16 +12,16 @@ import pytest
 from orchestrator.config.cluster import RiakClusterSpec, load_cluster
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.errors import ConfigError
-from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.riak.contact import Contacts
+from tests.fakes.cases import rows
 
 ADDRESSES = {"es1": "10.0.0.1", "es2": "10.0.0.2", "es3": "10.0.0.3"}
-OWN, HOME = ("/etc/es/known_hosts",), ("/home/.ssh/known_hosts",)
+ROWS = rows("hosts/composed.yml")
 
 
 def settings(folder: Path, hosts: str, **addresses: str) -> Mapping[NodeName, HostSettings]:
@@ -36,35 +36,15 @@ def settings(folder: Path, hosts: str, **addresses: str) -> Mapping[NodeName, Ho
 def test_host_keys_are_those_of_ssh_unless_the_file_names_them(
     subtests: pytest.Subtests, tmp_path: Path
 ) -> None:
-    for hosts, es1, es2 in [
-        ("{}", (), ()),
-        ("{user: ops}", (), ()),
-        ("{known_hosts: /etc/es/known_hosts}", OWN, OWN),
-        ("{known_hosts: ~/.ssh/known_hosts}", HOME, HOME),
-        ("{overrides: {es2: {known_hosts: /etc/es/known_hosts}}}", (), OWN),
-        ("{overrides: {es2: {known_hosts: ~/.ssh/known_hosts}}}", (), HOME),
-        (
-            "{overrides: {'es2*': {known_hosts: /etc/es}, es2: {known_hosts: ~/.ssh/known_hosts}}}",
-            (),
-            HOME,
-        ),
-    ]:
+    for hosts, *expected in ROWS["known_hosts"]:
         with subtests.test(hosts):
             found = settings(tmp_path, hosts)
-            assert [found[NodeName(name)].known_hosts for name in ("es1", "es2")] == [es1, es2]
+            assert [list(found[NodeName(name)].known_hosts) for name in ("es1", "es2")] == expected
 
 
 def test_an_address_of_another_node_is_refused(subtests: pytest.Subtests, tmp_path: Path) -> None:
     """A stop of the one would stop the other, which was checked for none."""
-    commands = "{manager: command, stop: s, start: s, status: s}"
-    for hosts, wrong in {
-        "{overrides: {es2: {address: 10.0.0.3}}}": "es2",
-        "{overrides: {es3: {address: 10.0.0.2}}}": "es3",
-        "{overrides: {'es[12]': {address: db.example}}}": "es2",
-        "{service: {unit: 'es-{node}'}, overrides: {es2: {address: 10.0.0.3}}}": None,
-        "{overrides: {es2: {address: 10.0.0.3, port: 2222}}}": None,
-        f"{{service: {commands}, overrides: {{es2: {{address: 10.0.0.3}}}}}}": None,
-    }.items():
+    for hosts, wrong in ROWS["addresses"]:
         with subtests.test(hosts):
             if wrong is None:
                 assert len(settings(tmp_path, hosts)) == 3
@@ -89,17 +69,9 @@ def test_data_paths_of_the_file_unless_a_node_has_its_own(tmp_path: Path) -> Non
 
 
 def test_an_override_that_equals_a_default_is_one(subtests: pytest.Subtests, tmp_path: Path) -> None:
-    """`data: []` is no path, and not those that the cluster reports; the others are as the key says."""
     learnt = {NodeName("es1"): ("/data",), NodeName("es2"): ("/data",)}
     files = Files(environment={}, home=Path("/home"), warn=lambda _line: None)
-    for general, override, key, value in [
-        ("data: [/srv]", "data: []", "data", ()),
-        ("user: ops", "data: []", "data", ()),
-        ("connect: local", "connect: ssh", "connect", Connect.SSH),
-        ("sudo: true", "sudo: auto", "sudo", Sudo.AUTO),
-        ("service: {unit: es}", "service: {unit: elasticsearch}", "unit", "elasticsearch"),
-        ("service: {manager: docker, unit: es}", "service: {manager: systemd}", "unit", "elasticsearch"),
-    ]:
+    for general, override, key, value in ROWS["overrides"]:
         with subtests.test(override=override, general=general):
             path = tmp_path / "prod.yml"
             hosts = f"{{{general}, overrides: {{es2: {{{override}}}}}}}"
@@ -109,8 +81,9 @@ def test_an_override_that_equals_a_default_is_one(subtests: pytest.Subtests, tmp
             with closing(FilePorts(load_cluster(path, home=Path("/home")), files, SystemClock())) as ports:
                 addresses = {NodeName(name): at for name, at in ADDRESSES.items()}
                 settings = ports.hosts(addresses, learnt)._settings
-            assert getattr(settings[NodeName("es2")], key) == value
-            assert getattr(settings[NodeName("es1")], key) != value
+            found = [getattr(settings[NodeName(name)], key) for name in ("es1", "es2")]
+            shown = [list(one) if isinstance(one, tuple) else getattr(one, "value", one) for one in found]
+            assert (shown[1] == value, shown[0] == value) == (True, False)
 
 
 def test_riak_is_reached_at_the_address_of_its_machine(subtests: pytest.Subtests, tmp_path: Path) -> None:
