@@ -295,17 +295,14 @@ def test_the_script_is_shared_and_stays_for_another_cluster() -> None:
     assert set(claims) >= {boot_files.SCRIPT, boot_files.UNIT}
     # Before this program there was no script: whoever reverts last removes it.
     assert all(one.found is None for one in claims.values())
+    theirs = files_of(state(with_files(current(), **{boot_files.SCRIPT: "theirs\n"})))[boot_files.SCRIPT]
+    assert theirs.undone().wanted == "theirs\n", "a file of others at our path is restored"
     script = claims[boot_files.SCRIPT]
     undo = (script.undone(),)
     assert standing(both, undo, parts={PART}) == Back(why=f"it stays for {OTHER_PART}")
     alone = replace(both, files={path: text for path, text in both.files.items() if path != OTHER_PART})
     assert standing(alone, undo, parts={PART}) == Ours(change=undo[0])
     assert boot_files.PARTS in reads_for([script]).files
-
-
-def test_a_file_of_others_at_our_path_is_restored() -> None:
-    made = files_of(state(with_files(current(), **{boot_files.SCRIPT: "theirs\n"})))[boot_files.SCRIPT]
-    assert (made.found, made.undone().wanted) == ("theirs\n", "theirs\n")
 
 
 def test_our_unit_is_off_before_values_are_restored() -> None:
