@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -15,7 +15,6 @@ from orchestrator.hosts.blocks import with_block
 from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tuning import boot, boot_files
 from orchestrator.hosts.tuning.boot import Place
-from orchestrator.hosts.tuning.boot_files import NAME
 from orchestrator.model.host_facts import FileText, HostFacts, ServiceFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
@@ -69,9 +68,11 @@ def compare(facts: HostFacts, wanted: TuningProfile) -> HostTuning:
 
 
 def asked() -> list[str]:
+    """Patterns of all files that a reading is asked for."""
     reads = registry.reads(EVERYTHING)
     queues = [f"/sys/block/*/queue/{name}" for one in reads for name in one.queue]
-    return [*queues, *(path for one in reads for path in one.files)]
+    paths = [*queues, *(path for one in reads for path in one.files)]
+    return [path.replace("{unit}", "elasticsearch") for path in paths]
 
 
 def after(facts: HostFacts, changes: tuple[Change, ...]) -> HostFacts:
@@ -129,24 +130,6 @@ def test_a_host_that_was_made_right_is_right(path: Path | None, host: HostFacts)
     assert wrong(compare(after(host, changes(host, wanted)), wanted)) == []
 
 
-def test_what_was_made_can_be_undone_to_what_was_found(host: HostFacts) -> None:
-    made = changes(host)
-    for change in made:
-        if isinstance(change, ValueChange):
-            text = host.files[change.path]
-            assert isinstance(text, str)
-            assert change.found in (text.strip(), *(word.strip("[]") for word in text.split() if "[" in word))
-        if isinstance(change, FileChange):
-            assert change.found == host.files.get(change.path)
-    back = after(after(host, made), tuple(change.undone() for change in reversed(made)))
-    there = {path: text for path, text in back.files.items() if text is not None}
-    assert _spaced(there) == _spaced(host.files)
-    others = {name: one for name, one in back.services.items() if NAME not in name}
-    assert others == {name: one for name, one in host.services.items() if NAME not in name}
-    assert not any(one.enabled for name, one in back.services.items() if NAME in name)
-    assert back.tuned == host.tuned
-
-
 def test_no_two_tunables_write_one_file_or_the_system_disk(host: HostFacts) -> None:
     system = {f"/sys/block/sda/queue/{name}": "9\n" for name in ("scheduler", "nr_requests")}
     made = changes(replace(host, files={**host.files, **system}))
@@ -177,11 +160,9 @@ def test_everything_that_is_read_is_asked_for(host: HostFacts) -> None:
             return super().__contains__(path)
 
     changes(replace(host, files=Watched(host.files)))
-    patterns = [_as_regex(one.replace("{unit}", "elasticsearch")) for one in asked()]
-    own = {path for path in seen if "orchestrate" in path}
-    assert {path for path in seen - own if not any(one.fullmatch(path) for one in patterns)} == set()
     # Our own files are covered by the globs too: otherwise a second run would not find the first one's.
-    assert {path for path in own if not any(one.fullmatch(path) for one in patterns)} == set()
+    assert any("orchestrate" in path for path in seen)
+    assert {path for path in seen if not any(PurePosixPath(path).match(one) for one in asked())} == set()
 
 
 def test_the_order_settles_conflicts() -> None:
@@ -194,15 +175,8 @@ def test_the_order_settles_conflicts() -> None:
     assert compare(KINDS["current kernel"](), EVERYTHING).states[0].tunable == BOOT
 
 
-def test_a_tunable_that_there_is_not_is_no_quiet_ok() -> None:
-    state = compare(KINDS["current kernel"](), profile(setting("vm.swapiness", "1"))).states[-1]
-    assert (state.tunable, state.verdict) == ("vm.swapiness", Verdict.UNKNOWN)
-
-
 def test_a_cut_off_answer_is_unknown_and_writes_nothing(host: HostFacts) -> None:
-    cut: Mapping[str, FileText] = {
-        path.replace("{unit}", "elasticsearch"): Unknown(reason="cut off") for path in asked()
-    }
+    cut: Mapping[str, FileText] = dict.fromkeys(asked(), Unknown(reason="cut off"))
     states = compare(replace(host, files=cut, services={}, limits={}), EVERYTHING).states
     told = {state.tunable: state.verdict for state in states}
     assert set(told.values()) == {Verdict.UNKNOWN}, told
@@ -257,28 +231,30 @@ def test_the_next_boot_is_ours_whatever_tuned_ships(name: str, tmp_path: Path) -
     assert read(tree, PAGES).states[1].verdict is Verdict.OK
 
 
-@pytest.mark.parametrize(("limit", "verdict"), [("1048576", Verdict.OK), ("65535", Verdict.DRIFT)])
-def test_limits_of_a_templated_unit_are_systemds_answer(limit: str, verdict: Verdict, tmp_path: Path) -> None:
-    """The template's value, or that of a drop-in which lowers it: systemd has read both."""
+@pytest.mark.parametrize(
+    ("unit", "pid", "limit", "shows"),
+    [
+        # The template's value, or that of a drop-in which lowers it: systemd has read both.
+        ("elasticsearch@a", "0", "1048576", ("1048576, from the next start on", Verdict.OK)),
+        ("elasticsearch@a", "0", "65535", ("65535, from the next start on", Verdict.DRIFT)),
+        ("elasticsearch", "17", "100000", ("4096, from the next start on 100000", Verdict.OK)),
+        # It has ended since systemd named it.
+        ("elasticsearch", "18", "100000", ("100000, from the next start on", Verdict.OK)),
+    ],
+)
+def test_limits_of_a_unit_and_of_its_process(
+    tmp_path: Path, unit: str, pid: str, limit: str, shows: tuple[str, Verdict]
+) -> None:
     tree = host_kinds.debian(tmp_path / "host")
-    tree.unit = "elasticsearch@a"
-    shown = f"echo LoadState=loaded; echo LimitNOFILE={limit}; echo LimitNOFILESoft={limit}"
-    tree.program("systemctl", f'case "$*" in *" -- elasticsearch@a.service") {shown} ;; esac\n')
-    (state,) = read(tree, OPEN_FILES).states
-    assert (state.verdict, state.at_boot) == (verdict, limit)
-
-
-@pytest.mark.parametrize("pid", ["17", "18", "0"])
-def test_limits_of_the_running_process_are_read(pid: str, tmp_path: Path) -> None:
-    """Process 18 has ended since systemd named it; 0 is a unit that does not run."""
-    tree = host_kinds.debian(tmp_path / "host")
+    tree.unit = unit
     tree.write("/proc/17/limits", OF_PROCESS)
-    shown = "echo LoadState=loaded; echo LimitNOFILE=100000"
-    words = f"*MainPID*) echo MainPID={pid} ;; *LimitNOFILE*) {shown} ;;"
+    shown = f"echo LoadState=loaded; echo LimitNOFILE={limit}; echo LimitNOFILESoft={limit}"
+    words = (
+        f'*MainPID*" -- {unit}.service") echo MainPID={pid} ;; *LimitNOFILE*" -- {unit}.service") {shown} ;;'
+    )
     tree.program("systemctl", f'case "$*" in {words} esac\n')
     (state,) = read(tree, OPEN_FILES).states
-    wanted = "4096, from the next start on 100000" if pid == "17" else "100000, from the next start on"
-    assert (state.running, state.at_boot) == (wanted, "100000")
+    assert (state.running, state.verdict, state.at_boot) == (*shows, limit)
 
 
 def test_an_init_script_names_the_process(tmp_path: Path) -> None:
@@ -288,15 +264,6 @@ def test_an_init_script_names_the_process(tmp_path: Path) -> None:
     (state,) = read(tree, OPEN_FILES).states
     assert state.running == "4096, from the next start on not set"
     assert state.verdict is Verdict.DRIFT
-
-
-def _spaced(files: Mapping[str, FileText]) -> dict[str, object]:
-    return {path: " ".join(text.split()) if isinstance(text, str) else text for path, text in files.items()}
-
-
-def _as_regex(pattern: str) -> re.Pattern[str]:
-    glob = re.escape(pattern).replace(r"\*", "[^/]*")
-    return re.compile(glob)
 
 
 def _table() -> Iterator[str]:
