@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -24,7 +23,7 @@ from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.hosts import Manager
 from orchestrator.model.reading import Unknown
 from tests.fakes.host_kinds import KINDS, debian, rhel6, rhel7
 from tests.fakes.host_tree import THP, THP_RHEL6, HostTree
@@ -103,22 +102,6 @@ def test_every_shell_reads_the_facts_of_every_kind_of_host(
             if os.environ.get(REWRITE):
                 (GOLDEN / f"{kind}.json").write_text(text)
             assert text == (GOLDEN / f"{kind}.json").read_text()
-
-
-def test_this_machine() -> None:
-    settings = HostSettings(
-        node=NodeName("es1"), address="localhost", connect=Connect.LOCAL, data=("/dev/shm",)
-    )
-    result = LocalConnection().run(facts_script(settings, [EVERYTHING]), timeout=60, keep=ANSWER_BYTES)
-    assert isinstance(result, CommandResult)
-    assert (result.exit, result.stderr) == (0, "")
-    facts = read_facts(result.stdout, settings, [EVERYTHING])
-    assert isinstance(facts, HostFacts), facts
-    assert facts.cpus == os.cpu_count()
-    assert facts.memory == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert facts.text("/proc/sys/vm/swappiness") == Path("/proc/sys/vm/swappiness").read_text()
-    assert facts.text("/nowhere/at/all") is None
-    assert facts.devices == ()  # memory
 
 
 # What files may hold, and how they may be.
@@ -211,15 +194,13 @@ def test_the_answer_is_bounded_and_what_did_not_fit_is_unknown(tree: HostTree) -
 @pytest.fixture
 def shut() -> Iterator[HostTree]:
     """A host in a folder that another user may enter: the usual ones of pytest are the owner's alone."""
-    path = Path(mkdtemp())
-    path.chmod(0o755)
-    tree = debian(path)
-    tree.at("/.log").chmod(0o666)
-    yield tree
-    for folder in ("etc/sysctl.d", "sys/dev/block", "etc/private"):
-        if (path / folder).exists():
-            (path / folder).chmod(0o755)
-    shutil.rmtree(path)
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        tree = debian(Path(folder))
+        tree.at("/.log").chmod(0o666)
+        yield tree
+        for path in ("/etc/sysctl.d", "/sys/dev/block", "/etc/private"):
+            tree.at(path).chmod(0o755)
 
 
 def test_what_this_account_may_not_read_is_never_absent(shut: HostTree) -> None:
@@ -382,12 +363,10 @@ def test_without_the_newer_tools_nothing_is_lost(tree: HostTree) -> None:
 def test_without_a_basic_tool_nothing_is_called_absent(tree: HostTree, tool: str) -> None:
     tree.without(tool)
     facts = tree.facts([EVERYTHING])
-    if isinstance(facts, Unknown):
-        assert facts.reason
-        return
-    pages = facts.text(f"{THP}/enabled")
-    assert pages == "[always] madvise never\n" or isinstance(pages, Unknown)
-    assert isinstance(facts.devices, Unknown) or [each.name for each in facts.devices] == ["nvme0n1"]
+    if isinstance(facts, HostFacts):
+        pages = facts.text(f"{THP}/enabled")
+        assert pages == "[always] madvise never\n" or isinstance(pages, Unknown)
+        assert isinstance(facts.devices, Unknown) or [each.name for each in facts.devices] == ["nvme0n1"]
 
 
 @pytest.mark.parametrize("with_timeout", [True, False])
