@@ -11,6 +11,7 @@ import pytest
 from orchestrator.hosts.tuning import boot_files
 from tests.fakes import host_kinds
 from tests.fakes.block_tree import BlockTree
+from tests.fakes.cases import rows
 from tests.fakes.host_tree import THP, HostTree
 from tests.tools import SHELLS, needs, shell_words
 
@@ -18,6 +19,7 @@ PART = boot_files.part_path("prod+es1")
 SCHEDULER = "/sys/block/nvme0n1/queue/scheduler"
 VM = "/proc/sys/vm/"
 SWAPPINESS = f"{VM}swappiness"
+ROWS = rows("tuning/boot_lines.yml")
 BOTH = ("disks scheduler none none", "parameter vm.swappiness 1")
 
 
@@ -95,28 +97,10 @@ def test_a_value_that_is_high_enough_is_never_lowered(tree: HostTree, shell: lis
     assert int(read(tree, f"{VM}min_free_kbytes")) == (256 << 20) * 5 // 100
 
 
-RAID = "disk sdb; disk sdc; partition sdb; partition sdc; md md0 sdb1 sdc1; lvm data md0; mount dm-0 /data"
-PATHS = "disk sdb; disk sdc; multipath mpatha sdb sdc; mount dm-0 /data"
-TWO = "disk sdb; disk sdc; partition sdb; partition sdc; mount {} /data; mount {} /other".format
-STACKS = [
-    # The volume decides what is read ahead, and its disks are scheduled.
-    (
-        RAID,
-        ["disks scheduler none bfq", "disks read_ahead_kb 9 8"],
-        "dm-0 read_ahead_kb 8, sdb scheduler bfq, sdc scheduler bfq",
-    ),
-    # A multipath device is scheduled itself, and its paths are not.
-    (PATHS, ["disks scheduler none bfq"], "dm-0 scheduler bfq"),
-    # The part names the data path alone: disks that swapped their names at a boot are found by the data.
-    (TWO("sdb1", "sdc1"), ["disks scheduler none bfq"], "sdb scheduler bfq"),
-    (TWO("sdc1", "sdb1"), ["disks scheduler none bfq"], "sdc scheduler bfq"),
-]
-
-
 def test_queues_of_the_disks_under_the_data_are_set(
     subtests: pytest.Subtests, tmp_path: Path, shell: list[str]
 ) -> None:
-    for number, (stack, lines, changed) in enumerate(STACKS):
+    for number, (stack, lines, changed) in enumerate(ROWS["stacks"]):
         with subtests.test(stack=stack):
             tree = HostTree(tmp_path / str(number))
             tree.machine()
@@ -133,37 +117,14 @@ def test_queues_of_the_disks_under_the_data_are_set(
                 for path, text in tree.files().items()
                 if "/queue/" in path and before[path] != text
             }
-            assert found == set(changed.split(", "))
-
-
-DATA = host_kinds.DATA
-NOT_UNDERSTOOD = "NOT set: this line is not understood: "
-LEFT_OUT = {
-    **{
-        line: NOT_UNDERSTOOD + line
-        for line in ("data '/data/es /data", "parameter x", "rm -rf /", "$(touch ran)")
-    },
-    "at_least x y": "x: NOT set: x y is not understood",
-    "parameter vm.nothing 1": "vm/nothing",
-    f"data {DATA} /elsewhere": f"{DATA}: NOT set: it is on the file system of /data, not on",
-    "data '/data/a\ntouch ran\n' /data": NOT_UNDERSTOOD,
-    **{
-        f"at_least vm.max_map_count '{number}'": "is not understood"
-        for number in ("9" * 19, "0x10", "-1", "1e3", "", "\u0663")
-    },
-    **{
-        f"data {DATA} /data '{kind}'": f"{DATA}: NOT set: {kind} is no kind of a disk"
-        for kind in ("ssd/e", "ssd/;e touch ran", "&", "\\n", "disk")
-    },
-}
-"""Lines that a person wrote, or of a disk that is not mounted, and what the script says of each."""
+            assert found == set(changed)
 
 
 def test_a_line_that_cannot_be_set_is_named_and_left_out_alone(tree: HostTree, shell: list[str]) -> None:
     """Each is in a part of its own, with a parameter of its own that is set all the same."""
     before = read(tree, SCHEDULER)
     cut_off = {"at_least vm.max_map_count 1": "its last line is cut off: at_least vm.max_map_count 1"}
-    said = LEFT_OUT | cut_off
+    said = ROWS["left_out"] | cut_off
     tree.remove(PART)
     tree.sysctl("vm.max_map_count", 5)
     for number, line in enumerate(said):
@@ -178,14 +139,8 @@ def test_a_line_that_cannot_be_set_is_named_and_left_out_alone(tree: HostTree, s
     assert (read(tree, f"{VM}max_map_count"), read(tree, SCHEDULER)) == ("5", before)
 
 
-NAMES = (
-    *("two words", "  ", "it's", '"quoted"', "$(touch ran)", "`touch ran`", "; touch ran;", "back\\slash\\n"),
-    *("%s%n", "*", "[a-z]?", "-n", "#hash", "\u00fcn\u00ef\u20ac", "a" * 250, "es/../es", "tab\there"),
-)
-
-
 def test_data_paths_with_any_name_are_found(tree: HostTree, shell: list[str]) -> None:
-    for number, name in enumerate(NAMES):
+    for number, name in enumerate((*ROWS["names"], "a" * 250)):
         path = f"/data/{name}"
         tree.folder(path)
         text = boot_files.part_text("elasticsearch", BOTH, {path: "/data"}, {path: "ssd"})
@@ -194,12 +149,8 @@ def test_data_paths_with_any_name_are_found(tree: HostTree, shell: list[str]) ->
     assert (done.returncode, "NOT set" in done.stdout, read(tree, SCHEDULER)) == (0, False, "none")
 
 
-VALUES = ("?", "*", "$(touch ran)", "1;touch ran", "\u00b2", "1 2", "-n", "%s", "9" * 3000)
-
-
 def test_a_value_is_written_as_it_is_and_read_back(tree: HostTree, shell: list[str]) -> None:
-    """No profile has these values: somebody edited the part."""
-    own = {f"vm.own{number}": value for number, value in enumerate(VALUES)}
+    own = {f"vm.own{number}": value for number, value in enumerate((*ROWS["values"], "9" * 3000))}
     tree.sysctls(dict.fromkeys(own, 60))
     write_part(tree, [f"parameter {name} '{value}'" for name, value in own.items()])
     run(tree, shell)
@@ -211,18 +162,6 @@ def test_a_value_is_written_as_it_is_and_read_back(tree: HostTree, shell: list[s
     assert done.returncode == 1
     assert f"{SWAPPINESS}: NOT set: it reads Linux, not 1" in done.stdout
     assert read(tree, f"{VM}zone_reclaim_mode") == "0"
-
-
-def test_a_killed_boot_script_is_completed_by_the_next(tree: HostTree) -> None:
-    write_part(tree, ["parameter vm.zone_reclaim_mode 0", "parameter vm.swappiness 10"])
-    script = boot_files.script_text(str(tree.path))
-    for call, halfway in ((1, "60"), (2, "10")):
-        tree.sysctls({"vm.zone_reclaim_mode": 1, "vm.swappiness": 60})
-        kill = f"moved=yes; n=$((${{n:-0}} + 1)); [ $n -lt {call} ] || kill -9 $$\n"
-        assert run(tree, script=script.replace("moved=yes\n", kill)).returncode == -9
-        assert (read(tree, f"{VM}zone_reclaim_mode"), read(tree, SWAPPINESS)) == ("0", halfway)
-        assert run(tree).returncode == 0
-        assert (read(tree, f"{VM}zone_reclaim_mode"), read(tree, SWAPPINESS)) == ("0", "10")
 
 
 def test_a_piece_of_a_part_sets_only_its_whole_lines(tree: HostTree) -> None:
@@ -258,28 +197,18 @@ def beside_tuned(tree: HostTree, last: str, naps: str = "exit 0") -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "waits"),
-    [
-        (f"{TUNED}starting tuning", True),
-        (f"{TUNED}stopping tuning", True),
-        (f"{TUNED}static tuning from profile 'powersave' applied", True),
-        (APPLIED, False),
-    ],
+    "last", ["starting tuning", "stopping tuning", "static tuning from profile 'powersave' applied"]
 )
-def test_it_waits_until_tuned_has_applied_the_active_profile(
-    tree: HostTree, last: str, *, waits: bool
-) -> None:
+def test_it_waits_until_tuned_has_applied_the_active_profile(tree: HostTree, last: str) -> None:
     """tuned 2.20 writes the name of a new profile before it applies it: the log alone has the end."""
     # Each wait is a round; in the fourth, tuned writes its own value and ends its work.
     fourth = f"""n=$(($(cat "$root/.naps" 2>/dev/null || echo 0) + 1)); echo $n >"$root/.naps"
 [ $n -eq 4 ] || exit 0
 echo 60 >"$root{SWAPPINESS}"; echo "{APPLIED}" >>"$root{LOG}"
 """
-    beside_tuned(tree, last, fourth)
+    beside_tuned(tree, f"{TUNED}{last}", fourth)
     assert run(tree).returncode == 0
-    naps = len(tree.calls("sleep"))
-    assert (naps > 4) is waits
-    assert naps < 20
+    assert 4 < len(tree.calls("sleep")) < 20
     assert read(tree, SWAPPINESS) == "1"
 
 
@@ -289,20 +218,16 @@ def test_a_tuned_that_never_ends_its_work_does_not_hold_the_boot(tree: HostTree)
     assert tree.calls("sleep") == ("sleep 1",) * 19
 
 
-def test_parts_that_conflict_do_not_hold_the_boot(tree: HostTree) -> None:
-    """Each wrote its own value over the other's, 20 times: 19 seconds before the node."""
+@pytest.mark.parametrize(("nap", "naps"), [("exit 0", 3), (f'echo 60 >"$root{SWAPPINESS}"', 4)])
+def test_parts_that_conflict_do_not_hold_the_boot(tree: HostTree, nap: str, naps: int) -> None:
+    """Each wrote its own value over the other's, 20 times: 19 seconds before the node. A program that never
+    leaves a value alone is named."""
     write_part(tree, ["parameter vm.swappiness 10", "disks scheduler mq-deadline bfq"], name="zz+es9")
     write_part(tree, ["parameter vm.swappiness 1", "disks scheduler none bfq"])
-    beside_tuned(tree, APPLIED)
+    beside_tuned(tree, APPLIED, nap)
     done = run(tree)
-    assert (done.returncode, len(tree.calls("sleep"))) == (0, 3)
+    assert (done.returncode, len(tree.calls("sleep"))) == (int("60" in nap), naps)
     assert f"{SWAPPINESS}: 60 -> 10" in done.stdout.splitlines()
     assert (read(tree, SWAPPINESS), read(tree, SCHEDULER)) == ("10", "mq-deadline")
-
-
-def test_a_program_that_never_leaves_a_value_alone_is_named(tree: HostTree) -> None:
-    beside_tuned(tree, APPLIED, f'echo 60 >"$root{SWAPPINESS}"')
-    done = run(tree)
-    assert (done.returncode, len(tree.calls("sleep"))) == (1, 4)
-    assert "another program changes these values again and again" in done.stdout
-    assert read(tree, SWAPPINESS) == "1"
+    named = "another program changes these values again and again"
+    assert (named in done.stdout) is ("60" in nap)
