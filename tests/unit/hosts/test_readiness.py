@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -42,14 +42,10 @@ def _ready(reading: Reading[HostReadiness]) -> HostReadiness:
 
 
 def _asked(upgrade: Upgrade, shell: str) -> HostReadiness:
-    line = _under(shell, readiness.readiness_script(ES1, upgrade))
+    line = by_shell(shell, readiness.readiness_script(ES1, upgrade))
     outcome = LocalConnection({}).run(_of_the_pretended(line), timeout=100.0)
     assert isinstance(outcome, CommandResult), outcome
     return _ready(readiness.read_readiness(outcome.stdout, ES1, upgrade))
-
-
-def _under(shell: str, line: str) -> str:
-    return by_shell(shell, line)
 
 
 def _of_the_pretended(line: str) -> str:
@@ -93,20 +89,17 @@ def test_every_verify_line_is_run_for_the_target(tmp_path: Path, shell: str) -> 
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize(("said", "password"), [(PROTECTED, True), (OPEN, False), ("access denied", None)])
-def test_the_keystore_of_an_unpacked_server_is_asked(
-    tmp_path: Path, said: str, *, password: bool | None, shell: str
+@pytest.mark.parametrize(
+    ("said", "password"),
+    [([PROTECTED], True), ([OPEN], False), (["access denied"], None), ([OPEN, PROTECTED], True)],
+)
+def test_the_keystores_of_unpacked_servers_are_asked(
+    tmp_path: Path, said: list[str], *, password: bool | None, shell: str
 ) -> None:
-    with _server(tmp_path, "elasticsearch-8.19.0", said=said):
-        found = _asked(_upgrade(), shell)
-    assert found.keystore_password is password
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_one_keystore_with_a_password_is_enough(tmp_path: Path, shell: str) -> None:
-    with _server(tmp_path, "one", said=OPEN), _server(tmp_path, "two", said=PROTECTED):
-        found = _asked(_upgrade(), shell)
-    assert found.keystore_password is True
+    with ExitStack() as servers:
+        for number, each in enumerate(said):
+            servers.enter_context(_server(tmp_path, f"elasticsearch-8.19.{number}", said=each))
+        assert _asked(_upgrade(), shell).keystore_password is password
 
 
 def test_the_keystore_is_that_of_the_servers_own_configuration(tmp_path: Path) -> None:
@@ -154,7 +147,7 @@ def test_a_step_that_sudo_refuses_is_found_before_the_first_stop(tmp_path: Path,
     fake.chmod(0o755)
 
     def asked() -> HostReadiness:
-        line = _under(shell, readiness.readiness_script(ES1, upgrade, Sudo.PASSWORDLESS))
+        line = by_shell(shell, readiness.readiness_script(ES1, upgrade, Sudo.PASSWORDLESS))
         line = line.replace('[ "$(id -u)" = 0 ]', "false")
         outcome = LocalConnection({"PATH": f"{tmp_path}:/usr/bin:/bin"}).run(line, timeout=100.0)
         assert isinstance(outcome, CommandResult), outcome
@@ -202,13 +195,8 @@ def test_a_host_that_does_not_answer_is_not_ready(outcome: Outcome) -> None:
 
 
 def test_no_secret_is_shown_of_a_verify_line_or_its_answer() -> None:
-    said = sections_of({"verify-0": (1, "401 for https://ops:hunter22@mirror")})
+    said = part("verify-0", "401 for https://ops:hunter22@mirror", 1)
     read = _came_of(CommandResult(exit=0, stdout=said), "curl -u ops:hunter22 https://mirror")
     assert isinstance(read, HostReadiness)
     assert read.failed
     assert "hunter22" not in str(read)
-
-
-def sections_of(answers: dict[str, tuple[int, str]]) -> str:
-    """The output of a script of sections."""
-    return "".join(part(name, text, code) for name, (code, text) in answers.items())
