@@ -368,7 +368,7 @@ def test_a_full_disk_leaves_what_was_there(tree: HostTree, shell: str) -> None:
     old = "of old, and longer than ten bytes\n"
     tree.write(SHARED, "more than ten bytes = 1\n")
     tree.write(f"{OURS}.old", old)
-    for change in (file(), file(f"{OURS}.old", old), block()):
+    for change in (file(), file(DROP_IN), file(f"{OURS}.old", old), block()):
         tree.at("/tmp/room").unlink(missing_ok=True)
         assert "No space left on device" in refused(tree, shell, change)
 
