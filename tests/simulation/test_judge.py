@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,15 +13,11 @@ import pytest
 from orchestrator.engine.kinds.elasticsearch.settings import CONCURRENT_RECOVERIES
 from orchestrator.model.action import (
     Done,
-    ForceMerge,
     Moment,
     Purpose,
-    RebootHost,
     RunHook,
-    SettingChange,
     StartNode,
     StopNode,
-    WriteSettings,
 )
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
@@ -34,7 +29,6 @@ from orchestrator.simulation import judge, merges, mishaps, turns
 from orchestrator.simulation.beginning import note_unassigned, note_what_is
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip, What
 from orchestrator.simulation.parts import SimGate, SimOwner
-from orchestrator.simulation.world import World
 from tests.simulation import index_mishaps, node_mishaps, program_mishaps, tuned
 from tests.simulation.gated import QUEUE
 from tests.simulation.index_mishaps import IndexReopened, ReplicasSet
@@ -43,95 +37,32 @@ from tests.simulation.node_mishaps import NodeFlaps
 from tests.simulation.overlapping import slow
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import ES1, ES2, ES3, ES5
+from tests.simulation.script import (
+    WITHHELD,
+    Script,
+    Step,
+    comes_back,
+    enable,
+    given,
+    late,
+    merge,
+    on_hosts,
+    read,
+    reboot,
+    same_as_recorded,
+    start,
+    stop,
+    told,
+    withhold,
+)
 
 RECORDED: Final = Path(__file__).parents[1] / "data/judge.txt"
 HOOK: Final = Hook(run="say {node}")
 HOOKED: Final = policy(hooks=Hooks(before_stop=(HOOK,), while_stopped=(HOOK,), after_recovery=(HOOK,)))
-WITHHELD: Final = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")
-
-Step = Callable[[Simulation], object] | float | What
-"""A verb or something else that is done, seconds that pass, or what befalls now."""
-
-
-class Script:
-    """Verbs on a world that is read when it begins, with allocation off.
-
-    Args:
-        name: what it shows.
-        steps: what is done, one after the other.
-        trips: verbs that go wrong.
-        of: the world.
-        begins: begins a run; None = there is none.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *steps: Step,
-        trips: Sequence[Trip] = (),
-        of: Callable[[], World] = cluster,
-        begins: Step | None = None,
-    ) -> None:
-        self.name, self.trips, self.of = name, trips, of
-        self.steps: Sequence[Step] = (*([] if begins is None else [begins]), withhold, read, *steps)
-
-    def play(self) -> Simulation:
-        simulation = Simulation(self.of(), trips=self.trips)
-        for step in self.steps:
-            if isinstance(step, float):
-                simulation.world.agenda.advance(step)
-            elif callable(step):
-                step(simulation)
-            else:
-                simulation.fate.befall(step)
-        return simulation
-
-
-def told(simulation: Simulation) -> list[str]:
-    return [said.partition(": ")[2] for said in simulation.world.violations]
-
-
-def read(simulation: Simulation) -> None:
-    simulation.cluster.observe(EVERYTHING)
-    simulation.cluster.bulk(tuple(simulation.world.indices))
-
-
-def set_to(change: SettingChange, simulation: Simulation) -> None:
-    simulation.cluster.perform(WriteSettings(changes=(change,), purpose=Purpose.WITHHOLD))
-
-
-withhold: Final = partial(set_to, WITHHELD)
-enable: Final = partial(set_to, WITHHELD.undone())
-
-
-def on_hosts(action: StopNode | StartNode | RebootHost | RunHook) -> Step:
-    return lambda simulation: simulation.hosts.perform(action)
-
-
-def stop(node: NodeName) -> Step:
-    return on_hosts(StopNode(node=node))
-
-
-def start(node: NodeName) -> Step:
-    return on_hosts(StartNode(node=node))
-
-
-def reboot(node: NodeName, *also: NodeName) -> Step:
-    return on_hosts(RebootHost(node=node, also=also))
 
 
 def hook(moment: Moment, node: NodeName = ES2) -> Step:
     return on_hosts(RunHook(node=node, moment=moment, number=0, hook=HOOK))
-
-
-def merge(name: str = "posts-1", *, most: int = 5) -> Step:
-    action = ForceMerge(index=name, index_uuid=f"{name}-uuid", max_segments=most)
-    return lambda simulation: simulation.cluster.perform(action)
-
-
-def given(**values: object) -> Step:
-    """Attributes of the world."""
-    return lambda simulation: [setattr(simulation.world, name, value) for name, value in values.items()]
 
 
 def of_one_machine(one: NodeName, other: NodeName) -> Step:
@@ -140,15 +71,6 @@ def of_one_machine(one: NodeName, other: NodeName) -> Step:
         nodes[one].machine = nodes[other].machine
 
     return do
-
-
-def comes_back(node: NodeName) -> Sequence[Step]:
-    """Somebody else restarts the node."""
-    return (mishaps.NodeDies(node=node, back_after=0.5), 12.0, read)
-
-
-def late(seconds: float, node: NodeName | None = ES2) -> Sequence[Trip]:
-    return (Trip(verb="stop", target=node, how=How.LATE, late=seconds),)
 
 
 def turn(node: NodeName) -> Sequence[Step]:
@@ -391,12 +313,7 @@ MERGES: Final = (
 
 def test_the_judge_notices_what_is_recorded_and_nothing_else() -> None:
     """By script in `tests/data/judge.txt`, which `ORCHESTRATE_REWRITE_GOLDEN=1` writes: read it."""
-    scripts = (*STOPS, *TURNS, *MERGES)
-    found = "".join("\n    ".join((each.name, *told(each.play()))) + "\n" for each in scripts)
-    if os.environ.get("ORCHESTRATE_REWRITE_GOLDEN"):
-        RECORDED.write_text(found, encoding="utf-8")
-    assert found == RECORDED.read_text(encoding="utf-8")
-    assert len({each.name for each in scripts}) == len(scripts)
+    assert same_as_recorded((*STOPS, *TURNS, *MERGES), RECORDED)
 
 
 # What a node lacks of its turn --------------------------------------------------------------------------

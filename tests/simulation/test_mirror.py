@@ -9,6 +9,8 @@ import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS
 from orchestrator.errors import UsageError
+from orchestrator.model.action import SettingChange, WriteSettings
+from orchestrator.model.allocation import ALLOCATION, FLAGS
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.gate import CommandGate, GateView
 from orchestrator.model.observation import ClusterView, HostView, Level, Observation, Recovery
@@ -29,6 +31,7 @@ from orchestrator.simulation.world import World
 from tests.simulation.chance import chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
 from tests.simulation.chance_riak import world_of as riak_world_of
+from tests.simulation.old import OF_0_90, aged
 from tests.simulation.play import cluster, policy
 from tests.simulation.readings import mirror, read, started_on
 from tests.simulation.ringed import (
@@ -42,7 +45,7 @@ from tests.simulation.ringed import (
     ringed,
     unlocated,
 )
-from tests.simulation.scene import ES1
+from tests.simulation.scene import ES1, Scene
 
 
 def lasting(view: ClusterView) -> tuple[object, ...]:
@@ -256,6 +259,18 @@ def test_the_aftermath_of_a_ring_tells_of_limits() -> None:
     assert aftermath(world, before).not_as_found == (f"transfer_limit.{FOUR}: was 2, is 8",)
     world.meddle(Level.TRANSIENT, f"transfer_limit.{FOUR}", "8")
     assert aftermath(world, before).not_as_found == ()
+
+
+def test_a_run_on_0_90_withholds_replicas_by_a_flag() -> None:
+    """A rehearsal too: the world that is made of a reading of such a cluster has its ways."""
+    made = mirror(aged(cluster(), OF_0_90, "0.90.13"), policy())
+    assert (made.ways, ALLOCATION in made.files) == (OF_0_90, False)
+    sent = Scene(name="0.90", of=lambda: made).play().sent(WriteSettings)
+    written = [change for each in sent if isinstance(each, WriteSettings) for change in each.changes]
+    flag = SettingChange(level=Level.PERSISTENT, key=FLAGS["primaries"], found=None, wanted="true")
+    assert flag in [replace(change, found=None) for change in written]
+    assert ALLOCATION not in {change.key for change in written}
+    assert None not in {change.wanted for change in written}
 
 
 # What the world is judged by, and no view shows -----------------------------------------------------------

@@ -416,6 +416,7 @@ RINGS: Final = (
     Planned(name="riak sets: six nodes", of=partial(unlocated, 6), wanted=by_sets(max_unavailable=6),
         waves=4, bound=4,
         shows=lambda plan: plan.lower_bound_reason.endswith("no two of them can be down together")),
+    Planned(name="riak sets: sixteen nodes", of=partial(unlocated, 16), wanted=by_sets(), waves=4),
     Planned(name="riak sets: no bound by node", of=unlocated, wanted=riak_policy(),
         shows=lambda plan: plan.lower_bound_waves is None),
     Planned(name="riak sets: node needs as few", of=partial(unlocated, 5), wanted=by_sets(),

@@ -1,11 +1,10 @@
-"""Riak: the simulated cluster as it was recorded, what no row can tell of hastening, and what is printed."""
+"""Riak: what no row can tell of hastening and of its holds, and what is printed."""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,31 +15,26 @@ from orchestrator.engine.admit import refusals
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.kind import RIAK
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.quorum import breaches
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.situation import Decision, Situation, needed
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, SettingChanged
 from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.observation import ClusterView, LeaseView, Level, Look
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import Membership, PartitionCount, RiakView, RingStatus, SignsOfLife, Transfers
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import machines, riak_mishaps, views
 from orchestrator.simulation.glance import glance
-from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, NodeDies, Trip, Unreadable
+from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.view.live import LiveReporter
 from orchestrator.view.reporters import LineReporter, Pace
 from orchestrator.view.status import status_text
 from tests.fakes.riak_rings import claimed
-from tests.simulation.play import play, run
+from tests.simulation.play import killed, play, run
 from tests.simulation.ringed import (
-    FIVE,
     FOUR,
     ONE,
     THREE,
@@ -52,79 +46,11 @@ from tests.simulation.ringed import (
     stuck,
     unlocated,
 )
+from tests.simulation.scene import Scene
 from tests.simulation.scenes.riak import HASTENED
 from tests.states import state_with
 
-# The simulated cluster ----------------------------------------------------------------------------------
-
-
-def riak(world: RiakWorld) -> RiakView:
-    view = views.readings(world, set(Look)).cluster
-    assert isinstance(view, ClusterView)
-    assert view.riak is not None
-    return view.riak
-
-
-def pending(world: RiakWorld) -> int:
-    status = riak(world).ring_status
-    assert isinstance(status, RingStatus)
-    return sum(len(change.partitions) for change in status.pending)
-
-
-def _transfers(world: RiakWorld) -> Transfers:
-    said = riak(world).transfers
-    assert isinstance(said, dict)
-    of_one = said[min(world.up)]
-    assert isinstance(of_one, Transfers)
-    return of_one
-
-
-def test_no_transfer_is_active_while_a_node_is_down() -> None:
-    world = ringed()
-    world.written = False
-    machines.stop(world, world.nodes[FOUR])
-    world.agenda.advance(60.0)
-    said = _transfers(world)
-    assert (said.waiting, said.not_running, said.active) == ((), (), ())
-    assert said.down == (FOUR,)
-    assert not said.clean
-
-
-def test_a_node_that_is_back_climbs_waits_and_takes_back() -> None:
-    world = ringed()
-    machines.stop(world, world.nodes[FOUR])
-    world.agenda.advance(30.0)
-    taken = sum(count.partitions for count in _transfers(world).waiting)
-    assert taken == len(world.vnodes[FOUR].owned)
-    machines.start(world, world.nodes[FOUR])
-    world.agenda.advance(15.0)
-    climbing = _transfers(world)
-    assert [count.node for count in climbing.not_running] == [FOUR]
-    assert PartitionCount(node=FOUR, partitions=3) in climbing.waiting, "fallbacks of its own"
-    world.agenda.advance(30.0)
-    waiting = _transfers(world)
-    assert not waiting.not_running
-    assert waiting.waiting
-    assert not waiting.active, "idle for less than a minute"
-    world.agenda.advance(40.0)
-    assert 1 <= len(_transfers(world).active) <= 4
-    world.agenda.advance(60.0)
-    assert _transfers(world).clean
-    assert world.most_at_once[FOUR] == 2, "the limit of its files"
-
-
-def test_a_node_that_dies_in_a_hand_off_breaks_it_off() -> None:
-    world = ringed()
-    machines.stop(world, world.nodes[FOUR])
-    world.agenda.advance(10.0)
-    machines.start(world, world.nodes[FOUR])
-    assert world.agenda.until(lambda: bool(_transfers(world).active), 120.0)
-    machines.die(world, world.nodes[FOUR])
-    handed = world.handed
-    world.agenda.advance(120.0)
-    assert world.handed == handed
-    assert world.fallbacks
-    assert not any(each.active for each in world.fallbacks)
+# The judge ---------------------------------------------------------------------------------------------
 
 
 def test_the_judge_lets_pass_only_what_waits_for_good(subtests: pytest.Subtests) -> None:
@@ -163,114 +89,6 @@ def test_the_judge_sees_the_holder_go_with_an_owner() -> None:
             world.nodes[name].stopped_by_us = True
             world.process_ended(world.nodes[name], clean=True)
         assert any("takes the quorum" in each for each in world.violations) is beside
-
-
-def test_partitions_that_move_are_told_of_until_they_have() -> None:
-    world = ringed()
-    before = world.ring
-    riak_mishaps.OwnershipMoves(to=TWO, partitions=2, seconds=30.0).on_ring(world)
-    assert 2 <= pending(world) <= 4
-    world.agenda.advance(25.0)
-    assert 2 <= pending(world) <= 4
-    world.agenda.advance(60.0)
-    assert pending(world) == 0
-    moved = [number for number in range(64) if world.ring.owners[number] != before.owners[number]]
-    assert 2 <= len(moved) <= 4, "where its own lie too close, one for one beside it"
-    assert [world.ring.owners[number] for number in moved].count(TWO) == 2
-    assert all(not breaches(world.ring, {3}, {name}) for name in world.vnodes)
-    assert all(world.serves(name) for name in world.vnodes)
-
-
-def test_a_partition_does_not_move_while_an_owner_is_down() -> None:
-    world = ringed()
-    riak_mishaps.OwnershipMoves(to=TWO, partitions=1, seconds=5.0).on_ring(world)
-    machines.stop(world, world.nodes[TWO])
-    world.agenda.advance(300.0)
-    assert pending(world) == 2
-    machines.start(world, world.nodes[TWO])
-    world.agenda.advance(300.0)
-    assert pending(world) == 0
-
-
-def test_a_member_that_joins_gets_its_share() -> None:
-    world = ringed()
-    new = NodeName("riak@new")
-    riak_mishaps.MemberJoins(node=new, seconds=20.0).on_ring(world)
-    members = riak(world).members
-    assert isinstance(members, tuple)
-    assert [each.node for each in members if each.membership is Membership.JOINING] == [new]
-    world.agenda.advance(20.1)
-    assert pending(world) > 0
-    world.agenda.advance(300.0)
-    assert pending(world) == 0
-    assert new in world.ring.owners
-    assert all(not breaches(world.ring, {3}, {name}) for name in world.vnodes)
-
-
-def test_a_stall_ends_no_hand_off_and_then_all() -> None:
-    world = ringed()
-    machines.stop(world, world.nodes[FOUR])
-    world.agenda.advance(20.0)
-    machines.start(world, world.nodes[FOUR])
-    riak_mishaps.HandoffStalls(seconds=500.0).on_ring(world)
-    world.agenda.advance(400.0)
-    assert world.handed == 0
-    assert world.fallbacks
-    world.agenda.advance(300.0)
-    assert world.fallbacks == []
-
-
-@pytest.mark.parametrize(
-    ("what", "said"),
-    [
-        (riak_mishaps.ServiceNeverUp(node=TWO), "riak_kv is not up, asked of a peer"),
-        (riak_mishaps.VnodesHalt(node=TWO, most=3), "3 of its 13 vnodes run"),
-    ],
-)
-def test_a_node_that_does_not_come_back_whole_ends_the_run(what: riak_mishaps.OfRiak, said: str) -> None:
-    world = ringed()
-    found = world.limits
-    what.on_ring(world)
-    _, state = run(world, wanted=riak_policy())
-    assert f"{TWO} ({said}" in state.message, state.message
-    assert "not back in the cluster within" in state.message
-    assert world.limits == found
-    assert world.violations == []
-    assert world.nodes[FIVE].life == 1
-
-
-def test_a_service_that_no_peer_sees_is_no_stopped_vnode() -> None:
-    world = ringed()
-    riak_mishaps.ServiceNeverUp(node=TWO).on_ring(world)
-    machines.restart(world, world.nodes[TWO])
-    world.agenda.advance(60.0)
-    world.asked_after = frozenset({TWO})
-    world.version += 1
-    signs = riak(world).signs[TWO]
-    assert isinstance(signs, SignsOfLife)
-    assert world.serves(TWO)
-    assert not signs.service.up
-
-
-def test_the_claimant_that_moves_is_asked_from_then_on() -> None:
-    world = ringed()
-    assert world.master == ONE
-    riak_mishaps.ClaimantMoves(to=FIVE).on_ring(world)
-    status = riak(world).ring_status
-    assert isinstance(status, RingStatus)
-    assert (status.claimant, status.claimant_up, status.ring_ready) == (FIVE, True, True)
-
-
-def test_a_stop_beside_partitions_that_move_is_judged() -> None:
-    """By the ring's truth, whatever the program was told."""
-    world = RiakWorld(claimed(5, 64))
-    riak_mishaps.OwnershipMoves(to=TWO, partitions=1, seconds=900.0).on_ring(world)
-    world.agenda.advance(10.0)
-    world.last_read = world.agenda.now
-    world.agenda.advance(1.0)
-    world.judge_stop(world.nodes[FOUR])
-    assert len(world.violations) == 1
-    assert "2 partitions change their owner" in world.violations[0]
 
 
 # Hastened -----------------------------------------------------------------------------------------------
@@ -325,40 +143,34 @@ class _FallsSilent(RiakWorld):
             self.then()
 
 
+def _falls_silent(*, written: bool = True) -> _FallsSilent:
+    world = _FallsSilent(claimed(5, 64))
+    world.rolling, world.written = True, written
+    return world
+
+
 def test_without_an_answer_to_a_force_the_run_waits_in_full() -> None:
     """It does not wait for that answer until the limit of the whole recovery."""
-    world = _FallsSilent(claimed(5, 64))
-    world.rolling = True
-    simulation, state = run(world, wanted=HASTENED)
-    assert state.outcome is Outcome.DONE, state.message
-    assert world.violations == []
-    (of_a_node,) = (
-        r.event
-        for r in simulation.journal.records
-        if isinstance(r.event, NodeRecovered) and r.event.node == TWO
-    )
-    assert 140 < of_a_node.seconds < 400, "as long as Riak takes to start every vnode, and no hours"
-    missed = next(r.event for r in simulation.journal.records if isinstance(r.event, NotHastened))
-    assert "no answer within 60 s" in missed.why
-    assert "no answer within 60 s" in state.message
+    why = "no answer within 60 s"
+    played = Scene(name="silent", of=_falls_silent, wanted=HASTENED, says=why).play()
+    (took,) = (event.seconds for event in played.found(NodeRecovered) if event.node == TWO)
+    assert 140 < took < 400, "as long as Riak takes to start every vnode, and no hours"
+    assert why in played.found(NotHastened)[0].why
 
 
 def test_clean_transfers_after_an_old_force_do_not_count() -> None:
-    world = _FallsSilent(claimed(5, 64))
-    world.rolling, world.written = True, False
+    """After a kill no force was sent: those waves go by their transfers, as without `hasten_handoff`."""
+    world = _falls_silent(written=False)
     simulation = Simulation(world)
 
     def killed_next() -> None:
         simulation.seams.crash_at, world.then = len(simulation.seams.passed) + 1, None
 
     world.then = killed_next
-    with suppress(Crash):
-        play(simulation, simulation.begin(HASTENED))
-    assert simulation.seams.crash_at is not None, "it was never forced"
+    assert killed(simulation, simulation.begin(HASTENED)), "it was never forced"
     simulation.seams.crash_at = None
     state = play(simulation, simulation.resume())
     assert state.outcome is Outcome.DONE, state.message
-    # After it no force was sent: those waves go by their transfers, as without `hasten_handoff`.
     assert [each for each in world.violations if f"while {TWO} has data" in each] == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Final
 
 import pytest
@@ -136,7 +135,7 @@ SCENES: Final = (
             ends=INTERRUPTED,
             shows=lambda played: played.happened("es2 left"),
         )
-        for reads, silent in product(Order, (0.0, 640.0))
+        for reads, silent in zip(Order, (0.0, 640.0, 640.0), strict=True)
     ),
     *(
         Scene(name=f"ProgramStandsStill with an old reading: a late stop is not ruled out, {reads.name}",
@@ -238,12 +237,12 @@ SCENES: Final = (
     *(
         Scene(name=f"a stop done {seconds} s late is brought up by the run itself",
             befalls=[late("stop", seconds)], lives={}, events={"lease_lost": 0})
-        for seconds in (1.0, 11.0, 29.0, 31.0, 31.3)
+        for seconds in (1.0, 29.0, 31.3)
     ),
     *(
         Scene(name=f"a stop done {seconds} s late during a stand down is repaired",
             befalls=[asked(Request.STOP, "stop", after=1.0), late("stop", seconds)], ends=INTERRUPTED)
-        for seconds in (2.0, 10.0, 29.0)
+        for seconds in (2.0, 29.0)
     ),
     Scene(name="a stop that is sent again has its own time in doubt",
         befalls=[lost("stop"), replace(late("stop", 28.0), first=2)], lives={}, sent={"stop": 4}),
@@ -260,7 +259,7 @@ SCENES: Final = (
             befalls=[at("stop", NodeDies(node=ES2, back_after=0.5), after=dies), late("stop", seconds)],
             marks=[pytest.mark.proves("lost-stop")],
         )
-        for seconds, dies in product((14.0, 20.0, 25.0, 29.0), (0.3, 1.0))
+        for seconds, dies in ((14.0, 0.3), (20.0, 1.0), (25.0, 0.3), (29.0, 1.0))
     ),
     Scene(name="a lost stop: the same life for half a minute, then another stop",
         befalls=[lost("stop", target=ES2)], lives={},
@@ -295,12 +294,10 @@ SCENES: Final = (
         ] == [()]),
     # In a wave of several ------------------------------------------------------------------------------
     *(
-        Scene(name=f"zone: a stop of {node} that is done {seconds} s late is repaired",
+        Scene(name=f"zone: a stop that is done {seconds} s late is repaired",
             of=zoned, nodes={ES2: {"start_seconds": 30.0}}, wanted=by_zone(),
-            befalls=[late("stop", seconds, node)], marks=[pytest.mark.proves("lost-stop")])
-        for node, seconds in product(
-            [ES5], (2.0, 11.0, 29.0, 31.0, 35.0, 36.4, 37.0, 37.6, 38.2, 38.8, 39.4, 40.0, 41.0, 44.0, 50.0)
-        )
+            befalls=[late("stop", seconds, ES5)], marks=[pytest.mark.proves("lost-stop")])
+        for seconds in (2.0, 29.0, 31.0, 36.4, 37.6, 38.8, 40.0, 44.0)
     ),
     Scene(name="zone: a stop in doubt counts from its answer",  # which the other one of the wave waits for
         of=_six, wanted=policy(strategy=Strategy.ZONE, max_unavailable=2),
@@ -310,12 +307,12 @@ SCENES: Final = (
             of=zoned, nodes={ES2: {"start_seconds": 30.0}}, wanted=by_zone(),
             befalls=[late("stop", seconds, ES5), asked(Request.INTERRUPT, "stop", ES5, after=after)],
             ends=INTERRUPTED)
-        for seconds, after in ((31.0, 30.0), (31.0, 34.0), (33.0, 36.0), (38.0, 42.0))
+        for seconds, after in ((31.0, 30.0), (38.0, 42.0))
     ),
     *(
         Scene(name=f"zone: a stop of {node} that is {trip.how.name} ends no run",
             of=zoned, wanted=by_zone(), befalls=[trip], lives={})
-        for node, one in product((ES2, ES5), (lost, unheard))
+        for node, one in ((ES2, lost), (ES5, unheard))
         for trip in [one("stop", target=node)]
     ),
     *(

@@ -283,7 +283,7 @@ def _named_before_its_stop() -> Iterator[Scene]:
             told = {entry.node for entry in played.simulation.record.in_hand}
             assert what.removeprefix("after stop of ") in told
 
-    for hundredth in range(10, 40, 2):
+    for hundredth in range(10, 40, 6):
         yield Scene(
             name=f"record: no stop is sent that it does not name, no master after {hundredth / 100} s",
             wanted=policy(deadlines=Deadlines(hold=120.0)),

@@ -193,7 +193,7 @@ SCENES: Final = (
         Scene(name=f"overlap_recovery: no node stops that has a part in what recovers, {nodes} nodes",
             of=partial(slow, nodes, seed=seed), wanted=overlapped(), lives={}, shows=_none_with_a_part,
             marks=[pytest.mark.proves("overlap")])
-        for seed, nodes in enumerate((3, 4, 5, 6, 8, 9))
+        for seed, nodes in ((0, 3), (3, 6), (5, 9))
     ),
     *(
         Scene(name=f"overlap_recovery: three nodes that all share do not overlap, {name}",

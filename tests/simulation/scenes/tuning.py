@@ -190,7 +190,7 @@ SCENES: Final = (
     *(
         tuning(f"tune: killed {point} the rest is set by resume",
             killed=point, then=[resume()], shows=_found_once, marks=WHEN_DOWN)
-        for point in (f"after tune of {node}#{nth}" for node in (ES1, ES2, ES3) for nth in (1, 2, 3))
+        for point in (f"after tune of {node}#{nth}" for node, nth in ((ES1, 1), (ES2, 2), (ES3, 3)))
     ),
     tuning("tune: only nodes whose turn it was",
         wanted=policy(tune=profile(), pause_after=1), ends=PAUSED, sent={"tune": 3}, shows=None),

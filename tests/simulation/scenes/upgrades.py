@@ -25,6 +25,7 @@ from orchestrator.view.summary import summary, summary_lines
 from tests.simulation import node_mishaps
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import (
+    DONE,
     ES1,
     ES2,
     ES3,
@@ -183,12 +184,13 @@ SCENES: Final = (
     *(
         upgrade(f"upgrade: fitness that cannot be read for now is waited for, {part}, {after:.0f} s",
             of=partial(_unread, unread, part, after), wanted=_TOLD_LATE,
-            ends=HELD if says else resume().ends, says=says, shows=None)
-        for part in (None, "deprecations", "snapshot_ended")
-        for unread, after, says in (
-            (_BUSY, 40.0, ""),
-            (_BUSY, 400.0, _BUSY.reason),
-            (replace(_BUSY, passes=False), 41.0, COULD_NOT_FINISH),
+            ends=HELD if says else DONE, says=says, shows=None)
+        for part, unread, after, says in (
+            (None, _BUSY, 40.0, ""),
+            (None, _BUSY, 400.0, _BUSY.reason),
+            ("deprecations", _BUSY, 40.0, ""),
+            ("snapshot_ended", _BUSY, 400.0, _BUSY.reason),
+            ("snapshot_ended", replace(_BUSY, passes=False), 41.0, COULD_NOT_FINISH),
         )
     ),
     upgrade("upgrade: a zone together",
