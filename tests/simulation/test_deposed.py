@@ -135,7 +135,7 @@ def test_a_suspended_process_writes_nothing_under_its_successor(successor: Succe
     """At every reading, commit and verb; `make test` tries every point."""
     _, points = _suspended(None, successor)
     assert len(points) > 20, "the run has too few points to tell anything"
-    wrong = [one for point in points[:: max(1, EVERY // 3)] for one in _suspended(point, successor)[0]]
+    wrong = [one for point in points[:: max(1, EVERY // 2)] for one in _suspended(point, successor)[0]]
     assert wrong == []
 
 

@@ -63,7 +63,7 @@ def lasting(view: ClusterView) -> tuple[object, ...]:
 
 
 def test_a_mirror_of_elasticsearch_shows_what_was_read(subtests: pytest.Subtests) -> None:
-    for seed in range(60):
+    for seed in range(24):
         with subtests.test(seed=seed):
             drawn = chance(seed)
             world = world_of(drawn)
@@ -83,7 +83,7 @@ def test_a_mirror_of_elasticsearch_shows_what_was_read(subtests: pytest.Subtests
 
 
 def test_a_mirror_of_riak_shows_what_was_read(subtests: pytest.Subtests) -> None:
-    for seed in range(FIRST, FIRST + 60):
+    for seed in range(FIRST, FIRST + 24):
         with subtests.test(seed=seed):
             drawn = chance_riak(seed)
             started, seen = read(riak_world_of(drawn), replace(drawn.wanted, gates=()))

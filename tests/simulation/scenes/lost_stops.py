@@ -239,11 +239,6 @@ SCENES: Final = (
             befalls=[late("stop", seconds)], lives={}, events={"lease_lost": 0})
         for seconds in (1.0, 29.0, 31.3)
     ),
-    *(
-        Scene(name=f"a stop done {seconds} s late during a stand down is repaired",
-            befalls=[asked(Request.STOP, "stop", after=1.0), late("stop", seconds)], ends=INTERRUPTED)
-        for seconds in (2.0, 29.0)
-    ),
     Scene(name="a stop that is sent again has its own time in doubt",
         befalls=[lost("stop"), replace(late("stop", 28.0), first=2)], lives={}, sent={"stop": 4}),
     Scene(name="rescued: a node whose stop never happened goes on",
@@ -308,12 +303,6 @@ SCENES: Final = (
             befalls=[late("stop", seconds, ES5), asked(Request.INTERRUPT, "stop", ES5, after=after)],
             ends=INTERRUPTED)
         for seconds, after in ((31.0, 30.0), (38.0, 42.0))
-    ),
-    *(
-        Scene(name=f"zone: a stop of {node} that is {trip.how.name} ends no run",
-            of=zoned, wanted=by_zone(), befalls=[trip], lives={})
-        for node, one in ((ES2, lost), (ES5, unheard))
-        for trip in [one("stop", target=node)]
     ),
     *(
         Scene(name=f"--retry-failed reboots no FAILED node that runs past the gates, {host}",

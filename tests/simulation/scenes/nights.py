@@ -111,11 +111,6 @@ _LIMITS: Final = (
     Scene(name="Request.PAUSE: the run ends after the wave in progress",
         of=five, befalls=[asked(Request.PAUSE, "start")], ends=PAUSED,
         shows=lambda played: sorted(lives(played.world).values()) == [1, 1, 1, 1, 2]),
-    *(
-        Scene(name=f"Unreadable for 5 s, {verb or 'at the beginning'}: waited out",
-            befalls=[mishaps.Mishap(what=mishaps.Unreadable(seconds=5.0), verb=verb)])
-        for verb in (None, "probe_settings")
-    ),
     Scene(name="Unreadable and no pending change: a run that is asked to stop ends without a master",
         befalls=[
             first(mishaps.Unreadable(seconds=1e6)),

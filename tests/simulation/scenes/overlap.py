@@ -261,7 +261,7 @@ SCENES: Final = (
                 lambda played: len([e for e in played.events if e.event == "second_failure"]) > 0,
                 resume()
             ])
-        for how, after in (("stopping", 0.5), ("starting", 8.0), ("rejoined", 16.0))
+        for how, after in (("stopping", 0.5), ("rejoined", 16.0))
     ),
     Scene(name="second_failure: a node that recovers dies while the gates hold the run",
         of=slow, wanted=overlapped(),

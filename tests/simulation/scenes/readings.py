@@ -190,7 +190,7 @@ _DROPPED: Final = tuple(
         befalls=[at(verb, Unreadable(seconds=1e7))],
         prepares=before("cluster", "observe", lambda played, _looks: played.world.agenda.advance(31.0)),
         ends=None, within=20_000.0)
-    for verb in ("stop", "start", "restore_allocation", "hook_after_recovery", "restore_settings")
+    for verb in ("start", "hook_after_recovery", "restore_settings")
 )
 # fmt: on
 

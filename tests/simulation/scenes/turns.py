@@ -155,7 +155,6 @@ AUTOMATON: Final = (
         wanted=policy(reboot=True, deadlines=SHORT), befalls=[lost("reboot")], boots={}),
 )
 # fmt: on
-"""By these the rows of the automaton's table are taken out one by one."""
 
 
 # fmt: off
