@@ -12,7 +12,7 @@ import pytest
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import ActionFailed, NotWaitedFor
-from orchestrator.model.observation import HealthView, Level, Look
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import (
     Awareness,
@@ -29,7 +29,6 @@ from orchestrator.simulation.world import World
 from tests.simulation import index_mishaps, node_mishaps, program_mishaps, tuned
 from tests.simulation.play import policy
 from tests.simulation.scene import (
-    ALLOCATION,
     ES1,
     ES2,
     ES3,
@@ -186,13 +185,6 @@ def _last_but_one(played: Played) -> bool:
     nodes = played.world.nodes
     last = {name: max(f.at for f in node.facts if f.what == "stopped") for name, node in nodes.items()}
     return sorted(last, key=last.__getitem__)[-2:] == [ES3, ES1]
-
-
-def _healthy(played: Played) -> None:
-    health = played.simulation.cluster.observe({Look.HEALTH}).health
-    assert isinstance(health, HealthView)
-    assert health.unassigned_shards == 0
-    assert played.world.may_stand(Level.PERSISTENT, ALLOCATION, None) == (None,)
 
 
 def _newer(*nodes: NodeName) -> list[Mishap]:
@@ -462,7 +454,6 @@ _PROGRAM: Final = (
             ends=None, then=[seconds, resume()])
         for seconds, verb in ((3.0, "hook_before_stop"), (60.0, "stop"), (3.0, "start"))
     ),
-    night("six quiet turns are whole", shows=_healthy),
 )
 # fmt: on
 
