@@ -11,8 +11,8 @@ from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import Activity, Observation
 from orchestrator.simulation.deciders import allows, shards_of
 from orchestrator.simulation.mirror_elasticsearch import mirrored_elasticsearch
+from tests.returning_cases import VERSIONS, recorded_cases
 from tests.simulation.play import policy
-from tests.unit.engine.test_returning import VERSIONS, recorded_cases
 
 _MODELLED = {"filter", "data_tier", "shards_limit", "awareness", "same_shard", "node_version"}
 _NOT_MODELLED = ("nested attribute", "two attributes", "attribute absent", "absent attribute")
@@ -22,7 +22,7 @@ _NOT_MODELLED = ("nested attribute", "two attributes", "attribute absent", "abse
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_simulated_node_takes_what_a_real_one_takes(version: str, subtests: pytest.Subtests) -> None:
     quiet, found = Activity(snapshots=(), merges=frozenset()), Counter[bool]()
-    for name, refuse, view, read in recorded_cases(version):
+    for name, refuse, view, read, _ in recorded_cases(version):
         if name.endswith(_NOT_MODELLED):
             continue
         none = {"cluster.routing.allocation.enable": "none"}

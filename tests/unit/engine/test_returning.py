@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from orchestrator.engine.kinds.elasticsearch.returning import (
     DECIDERS,
     NEVER_IN_THE_WAY,
     Case,
-    Returns,
     places,
     returns,
     version_key,
@@ -29,11 +27,7 @@ from orchestrator.model.policy import Awareness, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.simulation import machines, views
 from orchestrator.simulation.world import World
-from orchestrator.stores.elasticsearch.dialect import family_of
-from orchestrator.stores.elasticsearch.parse import parse_settings
-from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
-from orchestrator.stores.elasticsearch.parse_disks import parse_disks
-from orchestrator.stores.elasticsearch.parse_nodes import parse_lives, process_of
+from tests.returning_cases import VERSIONS, recorded, recorded_cases
 from tests.simulation.play import policy
 
 ATTRIBUTES = ((), ("zone",), ("rack",), ("zone", "rack"))
@@ -103,55 +97,17 @@ def test_it_is_what_a_look_at_every_node_finds(attributes: tuple[str, ...]) -> N
 
 # The deciders, compared with real servers ------------------------------------
 
-RECORDED: Final = Path(__file__).parents[2] / "data" / "returning"
-VERSIONS: Final = sorted(file.stem for file in RECORDED.glob("*.json"))
-
-
-def _recorded(version: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RECORDED / f"{version}.json").read_text())
-    return found
-
-
-def _read(recorded: dict[str, Any], case: dict[str, Any]) -> tuple[ClusterView, Returns]:
-    """What the program reads of a case, and its deciders."""
-    product, _, version = recorded["version"].rpartition("-")
-    distribution = product or "elasticsearch"
-    dialect = family_of(distribution, version)
-    assert dialect is not None
-    answer = dict(recorded["state"])
-    answer["metadata"] = {**answer["metadata"], "indices": case["indices"]}
-    answer["routing_table"] = case["routing_table"]
-    by_id = parse_lives(recorded["lives"])
-    lives = {process_of(each, node): by_id[each] for each, node in answer["nodes"].items()}
-    view = parse_cluster(answer, lives, distribution=distribution, dialect=dialect)
-    levels = {"persistent": case["persistent"], "transient": {}, "defaults": recorded["defaults"]}
-    settings = parse_settings(levels)
-    assert not isinstance(view, Unknown)
-    assert not isinstance(settings, Unknown)
-    return view, returns(policy(), view, settings, parse_disks(recorded["disks"], settings))
-
-
-def recorded_cases(version: str) -> Iterator[tuple[str, dict[str, list[str]], ClusterView, SettingsView]]:
-    """Each recorded case: its name, the deciders that refuse by node, and what the program reads."""
-    recorded = _recorded(version)
-    for name, case in recorded["cases"].items():
-        view, _ = _read(recorded, case)
-        levels = {"persistent": case["persistent"], "transient": {}, "defaults": recorded["defaults"]}
-        settings = parse_settings(levels)
-        assert not isinstance(settings, Unknown)
-        yield name, case["refuse"], view, settings
-
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_deciders_say_what_allocation_explain_says(version: str, subtests: pytest.Subtests) -> None:
-    recorded, agreed = _recorded(version), Counter[tuple[str, bool]]()
-    for name, case in recorded["cases"].items():
-        view, here = _read(recorded, case)
+    evaluated, agreed = recorded(version)["deciders"], Counter[tuple[str, bool]]()
+    for name, refused_by, view, settings, disks in recorded_cases(version):
+        here = returns(policy(), view, settings, disks)
         shard = next(each for each in view.shards if each.index == "logs" and each.number == 0)
         away = next(copy for copy in view.shards[shard] if copy.state is CopyState.UNASSIGNED)
         others = [copy.node for copy in view.shards[shard] if copy is not away and copy.node]
         primary = view.primary(shard)
-        for node, refuse in case["refuse"].items():
+        for node, refuse in refused_by.items():
             held = [copy.shard.index for copy in view.routing.on(NodeName(node)).values()]
             asked = Case(
                 rules=here.rules,
@@ -163,7 +119,7 @@ def test_deciders_say_what_allocation_explain_says(version: str, subtests: pytes
                 of_all=len(held),
             )
             for decider in DECIDERS:
-                if decider.name not in recorded["deciders"] or _by_the_cluster(decider.name, name):
+                if decider.name not in evaluated or _by_the_cluster(decider.name, name):
                     continue
                 with subtests.test(case=name, node=node, decider=decider.name):
                     assert isinstance(decider.says(asked), str) is (decider.name in refuse)
@@ -179,7 +135,7 @@ def _by_the_cluster(decider: str, case: str) -> bool:
 
 def test_every_decider_of_the_servers_has_a_place_in_the_table() -> None:
     known = {decider.name for decider in DECIDERS} | NEVER_IN_THE_WAY.keys()
-    assert {name for version in VERSIONS for name in _recorded(version)["deciders"]} - known == set()
+    assert {name for version in VERSIONS for name in recorded(version)["deciders"]} - known == set()
 
 
 def _case(rules: dict[str, Any] | None = None, **cluster: str) -> Case:

@@ -1,0 +1,50 @@
+"""What real servers said of copies that return (`tests/data/returning`), as the program reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import ClusterView, Disk, SettingsView
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.stores.elasticsearch.dialect import family_of
+from orchestrator.stores.elasticsearch.parse import parse_settings
+from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
+from orchestrator.stores.elasticsearch.parse_disks import parse_disks
+from orchestrator.stores.elasticsearch.parse_nodes import parse_lives, process_of
+
+_RECORDED: Final = Path(__file__).parent / "data" / "returning"
+VERSIONS: Final = sorted(file.stem for file in _RECORDED.glob("*.json"))
+
+
+def recorded(version: str) -> dict[str, Any]:
+    """The file of a version, as it was written."""
+    found: dict[str, Any] = json.loads((_RECORDED / f"{version}.json").read_text())
+    return found
+
+
+def recorded_cases(
+    version: str,
+) -> Iterator[tuple[str, dict[str, list[str]], ClusterView, SettingsView, Reading[Mapping[NodeName, Disk]]]]:
+    """Each case: its name, the deciders that refuse by node, and what the program reads of the cluster."""
+    common = recorded(version)
+    product, _, number = common["version"].rpartition("-")
+    distribution = product or "elasticsearch"
+    dialect = family_of(distribution, number)
+    assert dialect is not None
+    by_id = parse_lives(common["lives"])
+    for name, case in common["cases"].items():
+        answer = dict(common["state"])
+        answer["metadata"] = {**answer["metadata"], "indices": case["indices"]}
+        answer["routing_table"] = case["routing_table"]
+        lives = {process_of(each, node): by_id[each] for each, node in answer["nodes"].items()}
+        view = parse_cluster(answer, lives, distribution=distribution, dialect=dialect)
+        settings = parse_settings(
+            {"persistent": case["persistent"], "transient": {}, "defaults": common["defaults"]}
+        )
+        assert not isinstance(view, Unknown)
+        assert not isinstance(settings, Unknown)
+        yield name, case["refuse"], view, settings, parse_disks(common["disks"], settings)
