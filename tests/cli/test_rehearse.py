@@ -24,7 +24,7 @@ from tests.simulation.readings import read
 from tests.simulation.ringed import riak_policy, ringed
 
 Edit = Callable[[dict[str, Any]], object]
-_FAILS = _KILLED = 2
+_FAILS = _KILLED = 3
 """A seed by which a node of the small cluster fails, and the program is killed."""
 
 
