@@ -41,9 +41,22 @@ def index(name: str, *, shards: int = 3, replicas: int = 0) -> Change:
     return put(f"/{name}", {"settings": {"number_of_shards": shards, "number_of_replicas": replicas}})
 
 
+def ruled(**rules: object) -> Change:
+    """The index `kept` with a copy on every node, and then a rule under which some would not come back."""
+
+    def change(lab: LabCluster) -> None:
+        settings = {"number_of_shards": 1, "number_of_replicas": 2}
+        lab.client.ask("PUT", "/kept?wait_for_active_shards=all", {"settings": settings})
+        lab.client.ask("PUT", "/kept/_settings", {f"index.{key}": value for key, value in rules.items()})
+
+    return change
+
+
 ALLOCATION = "cluster.routing.allocation"
 VOTING = "/_cluster/voting_config_exclusions"
 MAINTENANCE = "no_other_maintenance"
+FILTERED = "routing.allocation"
+NOT_BACK = ("copies_can_return", "index kept")
 HOLDS: Mapping[str, tuple[Change, Change, tuple[str, str]]] = {
     "an index without replicas": (
         index("bare"),
@@ -69,6 +82,21 @@ HOLDS: Mapping[str, tuple[Change, Change, tuple[str, str]]] = {
         put(f"{VOTING}?node_names=nobody", None, "POST"),
         put(f"{VOTING}?wait_for_removal=false", None, "DELETE"),
         (MAINTENANCE, "voting exclusions"),
+    ),
+    "a copy that its node may not have again": (
+        ruled(**{f"{FILTERED}.exclude._name": "es3"}),
+        put("/kept", None, "DELETE"),
+        NOT_BACK,
+    ),
+    "a tag that was changed under started copies": (
+        ruled(**{f"{FILTERED}.require.box": "cold"}),
+        put("/kept", None, "DELETE"),
+        NOT_BACK,
+    ),
+    "what a shrink by hand left": (
+        ruled(**{f"{FILTERED}.require._name": "es1", "blocks.write": True}),
+        put("/kept", None, "DELETE"),
+        NOT_BACK,
     ),
 }
 """What an operator did, what undoes it, and the predicate and subject that hold a run."""
@@ -148,6 +176,14 @@ def test_what_is_accepted_or_yellow_for_ever_does_not_hold(
     assert len(events(lines, "replicas_added")) == 1
     found = lab.client.ask("GET", "/bare/_settings")["bare"]["settings"]["index"]["number_of_replicas"]
     assert found == "0"
+    assert_restarted_once(lab, before, nodes=[only])
+
+    ruled(**{f"{FILTERED}.require.box": "cold"})(lab)
+    before, only = truth(lab), first(lab)
+    accept = {"zero_replica_indices": {"accept": ["bare"]}, "accept": {"not_returning": ["kept"]}}
+    code, lines = restart(lab, tmp_path, "--only", only, playbook=accept)
+    assert code == 0, lines[-1]
+    assert "kept" in str(lines[-1]), lines[-1]
     assert_restarted_once(lab, before, nodes=[only])
 
 
