@@ -35,6 +35,9 @@ PATIENCE_SECONDS: Final = 1.0
 """How long a short command waits for room: most end within it, and a further connection costs a log-in."""
 LOG_INS_AT_A_TIME: Final = 5
 """New connections to one server that are made at once: sshd drops some from the tenth on (`MaxStartups`)."""
+SENT_AGAIN_SECONDS: Final = 60.0
+"""Until then a refused command may be sent in another session; later it is in doubt. A stop that is sent long
+after its decision could take down a second node."""
 
 
 class LinkError(Exception):
@@ -175,12 +178,21 @@ class Sessions(Generic[L]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One command to run; its standard input may hold a secret and is never shown."""
+    """One command to run; its standard input may hold a secret and is never shown.
+
+    Attributes:
+        command: the command line.
+        stdin: its standard input.
+        timeout: its limit, from the moment when it is sent.
+        keep: bytes of its standard output.
+        is_wanted: False = it must not be sent any more. Asked once the connection is made, right before.
+    """
 
     command: str
     stdin: str | None = field(repr=False)
     timeout: Seconds
     keep: int
+    is_wanted: Callable[[], bool] = lambda: True
 
 
 class Session(Protocol):
@@ -205,7 +217,10 @@ class Session(Protocol):
 
 
 class _Sent(Generic[L]):
-    """A command in a session; in another one if that was refused, however late this is heard.
+    """A command in a session; in another one if that was refused, also if this is heard late.
+
+    It is sent again only within its limit and `SENT_AGAIN_SECONDS`, and not after `abort`: a caller that does
+    not wait for it any more may have decided otherwise since.
 
     Raises:
         LinkError: no session was opened; nothing was sent.
@@ -215,7 +230,8 @@ class _Sent(Generic[L]):
         self, sessions: Sessions[L], begin: Callable[[L, Order], Session], order: Order, patience: Seconds
     ) -> None:
         self._sessions, self._begin, self._order = sessions, begin, order
-        self._until = time.monotonic() + order.timeout
+        now = time.monotonic()
+        self._until, self._sent_until = now + order.timeout, now + min(order.timeout, SENT_AGAIN_SECONDS)
         self._lock, self._aborted = threading.Lock(), threading.Event()
         self.link, self._session = sessions.open(partial(self._opened, order), patience=patience)
 
@@ -249,9 +265,9 @@ class _Sent(Generic[L]):
                 self._sessions.end(self.link)
                 return ended
             left = self._until - time.monotonic()
-            if left <= 0 or self._aborted.is_set():
+            if not self._is_wanted():
                 return self.streams().lost(why, timed_out=left <= 0)
-            order = replace(self._order, timeout=left)
+            order = replace(self._order, timeout=left, is_wanted=self._is_wanted)
             try:
                 opened = self._sessions.open(partial(self._opened, order), without=full)
             except LinkError as error:
@@ -260,6 +276,9 @@ class _Sent(Generic[L]):
                 self.link, self._session = opened
                 if self._aborted.is_set():
                     self._session.abort()
+
+    def _is_wanted(self) -> bool:
+        return time.monotonic() < self._sent_until and not self._aborted.is_set()
 
     def _opened(self, order: Order, link: L) -> Session:
         return self._begin(link, order)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Trouble, Unreachable
+from orchestrator.hosts.connections import sessions
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings, Limits
 from orchestrator.model.cluster import NodeName
@@ -36,7 +37,8 @@ for word in "$@"; do
     case $word in
         -G) [ "$line" = gate ] || cat "$FAKE_SSH/options"; exit 0 ;;
         -O) exit 1 ;;
-        -N) exit 0 ;;
+        -N) [ ! -e "$FAKE_SSH/slow" ] || [ ! -e "$FAKE_SSH/connected" ] || sleep 0.7
+            touch "$FAKE_SSH/connected"; exit 0 ;;
     esac
 done
 if [ -e "$FAKE_SSH/late" ]; then
@@ -226,6 +228,26 @@ def test_a_late_refusal_is_no_doubt(ssh: Ssh, connections: Connections) -> None:
     connection = to(connections, limits=Limits(connect=0.05, banner=0.05))
     assert connection.run("echo hello", timeout=20.0) == CommandResult(exit=0, stdout="hello\n")
     assert len(ssh.sessions) == len(ssh.makes("-N")) == 2, "on a connection of its own"
+
+
+@pytest.mark.parametrize("ends", ["limit", "close", "minute"])
+def test_a_refused_command_is_not_sent_once_given_up(
+    ssh: Ssh, connections: Connections, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Neither while a second connection is made, nor within a limit of hours: it may be a stop."""
+    for name in ("late", "slow"):
+        (ssh.folder / name).touch()
+    if ends == "minute":
+        monkeypatch.setattr(sessions, "SENT_AGAIN_SECONDS", 0.6)
+    connection = to(connections, limits=Limits(connect=0.05, banner=0.05))
+    job = connection.start("echo hello", timeout=0.8 if ends == "limit" else 20.0)
+    assert not isinstance(job, Unreachable)
+    if ends == "close":
+        assert job.wait(0.6) is None, "it is about to be sent again"
+        job.close()
+    assert isinstance(job.wait(5.0), Lost)
+    assert len(ssh.makes("-N")) == 2
+    assert len(ssh.sessions) == 1
 
 
 @pytest.mark.parametrize("fate", ["killed", "silent", "dies"])

@@ -129,6 +129,9 @@ def begin(link: Master, order: Order, *, within: Seconds, clock: Callable[[], Se
 def _open(link: Master, order: Order, clock: Callable[[], Seconds]) -> OpensshSession:
     nonce, streams = secrets.token_hex(8), Streams(order.keep)
     argv = link.session(framed(order.command, nonce))
+    if not order.is_wanted():
+        late = f"{link.name} was connected to after the command had been given up"
+        raise LinkError(Trouble.NO_ANSWER, late)
     try:
         process = Process(argv, environment=variables.for_commands(), stdin=order.stdin, clock=clock)
     except OSError as error:
