@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -34,6 +35,7 @@ _OF_ONE_MACHINE: Final = frozenset(
 )
 """File systems that one kernel mounts at a time: it knows each lock, and what ran before its boot is gone."""
 _MOUNTS: Final = Path("/proc/self/mountinfo")
+_OPEN_FILES: Final = Path("/proc/self/fdinfo")
 
 
 class Condition(Enum):
@@ -79,7 +81,7 @@ class Attempt:
 
     @property
     def process(self) -> Path:
-        """File with its identity and the name of its machine, one per line; it writes this file itself."""
+        """File that it writes itself: its identity, the name of its machine, and the inode of its output."""
         return self.folder / "process"
 
     @property
@@ -100,24 +102,36 @@ class Attempt:
     def condition(self) -> Condition:
         """Whether it runs, as far as can be determined here.
 
-        In its own PID namespace its identity decides. In another container of its machine, and after a
-        reboot, the lock of its output does, on a file system whose locks are all known here. Names of
-        machines decide nothing: containers on the host's network share one.
+        It runs as long as the lock of its output is held: behind a prefix that was killed (`sudo`), too, as
+        the program gives its output to no other. If the lock is free, it has ended: in its own PID namespace,
+        and on a file system whose locks are all known here, as after a reboot and from another container.
+        Names of machines decide nothing: containers on the host's network share one.
         """
         try:
             if not self.folder.is_dir():
                 return Condition.ELSEWHERE
-            identity = self.process.read_text("utf-8", errors="replace").partition("\n")[0]
+            lines = self.process.read_text("utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return Condition.GONE  # it never started: its identity is written first
         except OSError:
             return Condition.ELSEWHERE
-        if provably_gone(identity):
-            return Condition.GONE
-        locked = provably_alive(identity) or _locked(self.output)
-        if locked:
+        identity, _, inode, *_ = (*lines, "", "", "")
+        if provably_alive(identity):
             return Condition.RUNNING
-        known = locked is not None and _file_system(self.folder) in _OF_ONE_MACHINE
+        found = self._by_lock(inode)
+        return Condition.GONE if found is Condition.ELSEWHERE and provably_gone(identity) else found
+
+    def _by_lock(self, inode: str) -> Condition:
+        """The condition by the lock of its output, if that still has the inode of the file that it locked."""
+        try:
+            with self.output.open("rb") as stream:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                is_locked_file = str(os.fstat(stream.fileno()).st_ino) == inode
+                known = is_locked_file and _file_system(stream.fileno()) in _OF_ONE_MACHINE
+        except BlockingIOError:
+            return Condition.RUNNING
+        except OSError:
+            return Condition.ELSEWHERE
         return Condition.GONE if known else Condition.ELSEWHERE
 
     def wait(self, seconds: float) -> None:
@@ -186,7 +200,7 @@ class Attempt:
             return f"asked run {run} to stand down"
         pid = self._pid_here()
         if pid is None:
-            return f"{refusal}; it runs in another container, where no signal from here reaches it"
+            return f"{refusal}; no signal reaches it: it runs in another container, or its prefix has ended"
         if not self.mark(Mark.SIGNALLED):
             return f"{refusal}; it was sent SIGTERM before"
         return f"{refusal}; {_signal(pid)}"
@@ -227,30 +241,18 @@ def _signal(pid: int) -> str:
     return f"sent SIGTERM to process {pid}"
 
 
-def _locked(file: Path) -> bool | None:
-    """Whether a process holds the lock of a file; None if that is not known."""
-    try:
-        with file.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    return False
+def _file_system(descriptor: int) -> str:
+    """The type of the file system of an open file; empty if it is not known.
 
-
-def _file_system(folder: Path) -> str:
-    """The type of the file system of a folder; empty if it is not known.
-
-    `st_dev` does not find it: btrfs has one number for each subvolume. Blanks in paths are escaped there.
+    By the number of its mount. `st_dev` does not find it: btrfs has one number for each subvolume. Nor does a
+    path: mounts cover each other, and its bytes may be of any encoding.
     """
-    place, found = folder.resolve(), (0, "")
-    for line in _text(_MOUNTS).splitlines():
+    found = re.search(r"^mnt_id:\s*(\d+)$", _text(_OPEN_FILES / str(descriptor)), re.MULTILINE)
+    for line in _text(_MOUNTS).split("\n"):
         mount, _, of_system = line.partition(" - ")
-        point = Path(mount.split(" ")[4].encode().decode("unicode_escape"))
-        if place.is_relative_to(point) and len(point.parts) >= found[0]:  # the last of two covers the first
-            found = (len(point.parts), of_system.partition(" ")[0])
-    return found[1]
+        if found is not None and mount.split(" ")[0] == found[1]:
+            return of_system.partition(" ")[0]
+    return ""
 
 
 def _text(path: Path) -> str:

@@ -117,6 +117,8 @@ def _stands(last: Attempt) -> bool:
 
     An end is unreported when the worker died meanwhile. An end without a summary cannot be reported.
     """
+    if last.marked(Mark.REPORTED):
+        return False  # it was seen to have ended, wherever that was
     match last.condition():
         case Condition.RUNNING:
             return True
@@ -127,8 +129,7 @@ def _stands(last: Attempt) -> bool:
                 "has ended there, remove that folder"
             )
         case Condition.GONE:
-            told = last.marked(Mark.REPORTED) or last.marked(Mark.STOP_ASKED)
-            return not told and last.ending().summary is not None
+            return not last.marked(Mark.STOP_ASKED) and last.ending().summary is not None
 
 
 def _start(attempt: Attempt, start: Start, lock: int) -> None:

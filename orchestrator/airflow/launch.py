@@ -30,7 +30,8 @@ def launch(process_file: Path, lock: int, program: list[str]) -> None:
         return
     os.setsid()
     written = process_file.with_name(process_file.name + ".new")
-    written.write_text(f"{current_process()}\n{host_name()}\n", encoding="utf-8")
+    output = os.fstat(sys.stdout.fileno()).st_ino
+    written.write_text(f"{current_process()}\n{host_name()}\n{output}\n", encoding="utf-8")
     written.rename(process_file)
     os.set_inheritable(lock, False)
     os.execvp(program[0], program)  # noqa: S606  (the program that the DAG names; no shell)

@@ -21,7 +21,7 @@ import orchestrator.airflow.attempt as of_attempts
 from orchestrator.airflow.attempt import Attempt, Condition, Mark
 from orchestrator.airflow.attempts import AttemptError, Start, attempts, find_or_start, token
 from orchestrator.airflow.command import Selection, restart
-from orchestrator.runtime.identity import host_name, parse_identity
+from orchestrator.runtime.identity import host_name, parse_identity, provably_gone
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = ROOT / "tests/fakes/stand_in_orchestrate.py"
@@ -217,13 +217,18 @@ def _moved(attempt: Attempt, *, host: str = "", **changed: object) -> None:
     """As if it had been started elsewhere: in another boot or PID namespace, on a machine of that name."""
     identity = parse_identity(attempt.process.read_text().split("\n")[0])
     assert identity is not None
-    attempt.process.write_text(f"{replace(identity, **changed)}\n{host or attempt.host}\n")
+    inode = attempt.output.stat().st_ino
+    attempt.process.write_text(f"{replace(identity, **changed)}\n{host or attempt.host}\n{inode}\n")
 
 
 def _mounted_as(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = folder / "mountinfo"
+    """A mount of any path: of one in UTF-8, that of its parent was taken."""
+    mounts, descriptor = folder / "mountinfo", os.open(folder, os.O_RDONLY)
+    said = Path(f"/proc/self/fdinfo/{descriptor}").read_text().split()
+    os.close(descriptor)
+    number = said[said.index("mnt_id:") + 1]
     mounts.write_text(
-        f"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 21 0:32 / {folder.resolve()} rw - {kind} server:/x rw\n"
+        f"0 1 8:1 / / rw - ext4 /dev/sda1 rw\n{number} 0 0:32 / /home/jörg rw - {kind} server:/x rw\n"
     )
     monkeypatch.setattr(of_attempts, "_MOUNTS", mounts)
 
@@ -253,7 +258,7 @@ def test_what_proves_that_a_program_runs_or_ended(
             with subtests.test(name, kind=kind):
                 attempt.process.write_text(mine)
                 _moved(attempt, **changed)
-                assert attempt.condition() is (gone if name == "reused" else runs)
+                assert attempt.condition() is runs
     attempt.process.write_text(mine)
     told.do("go")
     _ended(attempt)
@@ -291,6 +296,46 @@ def test_a_start_that_may_run_elsewhere_is_not_doubled(
         find_or_start(folder, start)
 
 
+def test_a_program_outlives_the_prefix_that_was_killed(folder: Path, start: Start, told: Told) -> None:
+    """`sudo` was killed; what it has started restarts nodes, and a second one would be started beside it."""
+    prefix = ["sh", "-c", '"$@"; true', "prefix"]
+    attempt, _ = find_or_start(folder, replace(start, program=[*prefix, *start.program]))
+    _started(told)
+    identity = parse_identity(attempt.process.read_text().split("\n")[0])
+    assert identity is not None
+    assert identity.pid != told.starts[0]["pid"]
+    os.kill(identity.pid, signal.SIGKILL)
+    _await(lambda: provably_gone(str(identity)))
+    assert find_or_start(folder, start) == (attempt, False)
+    told.do("go")
+    _ended(attempt)
+
+
+def test_a_lock_of_another_file_decides_nothing(folder: Path, start: Start, told: Told) -> None:
+    """Its output was rotated, restored or copied, or an older version has started it, without the lock."""
+    attempt, _ = find_or_start(folder, start)
+    _started(told)
+    _moved(attempt, namespace="1")
+    attempt.output.rename(attempt.folder / "output.jsonl.1")
+    attempt.output.touch()
+    assert attempt.condition() is Condition.ELSEWHERE
+    attempt.process.write_text("\n".join(attempt.process.read_text().splitlines()[:2]))
+    assert attempt.condition() is Condition.ELSEWHERE
+
+
+def test_a_reported_end_is_known_everywhere(
+    folder: Path, start: Start, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a shared folder, the next try on another machine was refused for ever."""
+    told.do("go")
+    attempt, _ = find_or_start(folder, start)
+    _ended(attempt)
+    attempt.mark(Mark.REPORTED)
+    _moved(attempt, boot="another-boot", host="bastion2")
+    _mounted_as("nfs", folder, monkeypatch)
+    assert find_or_start(folder, start)[1]
+
+
 def test_no_signal_reaches_a_process_of_another_container(folder: Path, start: Start, told: Told) -> None:
     """Its pid is that of another process here."""
     told.do("stop-fails")
@@ -302,7 +347,7 @@ def test_no_signal_reaches_a_process_of_another_container(folder: Path, start: S
         began = time.monotonic()
         attempt.wait(0.2)
         assert time.monotonic() - began >= 0.2
-        assert "in another container, where no signal from here reaches it" in attempt.ask_to_stop()
+        assert "no signal reaches it: it runs in another container" in attempt.ask_to_stop()
         assert bystander.poll() is None
         attempt.process.write_text(mine)
         assert "sent SIGTERM to process" in attempt.ask_to_stop(), "nothing was sent before"
