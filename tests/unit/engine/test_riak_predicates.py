@@ -342,6 +342,22 @@ def test_what_waits_holds_until_it_has_not_changed_for_15_min(subtests: pytest.S
             assert all(said in each for each in found)
 
 
+def test_a_holder_goes_alone_though_no_transfers_is_disabled(subtests: pytest.Subtests) -> None:
+    """As is advised where a transfer moves data and fails later: each predicate judges by itself."""
+    moving = _both(active=(replace(IN_VAIN, percent=1),))
+    for wave, seconds, parts, alone in [
+        ((TWO, FOUR), 900.0, {}, True),
+        ((TWO, FOUR), 1.0, {}, True),
+        ((TWO, FOUR), 900.0, moving, True),
+        ((THREE, FOUR), 1.0, {}, False),
+        ((TWO,), 1.0, moving, False),
+        ((TWO, FOUR), 1.0, {"waiting": {}}, False),
+    ]:
+        with subtests.test(wave=wave, seconds=seconds, **parts):
+            said = _refusing(wanting(still(wave, seconds, **parts), max_unavailable=2))
+            assert ("waiting_partitions_go_alone" in said) is alone
+
+
 def test_a_moment_of_data_that_moves_begins_the_time_again(subtests: pytest.Subtests) -> None:
     """A transfer that fails before it has moved anything does not: each waiting one is tried again."""
     for what, parts, begins in [

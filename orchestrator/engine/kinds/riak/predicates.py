@@ -172,11 +172,11 @@ def unclean(view: RiakView, excused: waiting.Held) -> Iterator[Finding]:
 
 
 def waiting_go_alone(question: Question) -> Iterator[Finding]:
-    """A node that holds partitions which wait for good goes down alone."""
+    """A node that holds partitions which wait for handoff goes down alone; without `no_transfers`, too."""
     view = ring_of(question)
-    if isinstance(view, Unknown) or len(question.wave.nodes) == 1:
+    if isinstance(view, Unknown) or isinstance(view.waiting, Unknown) or len(question.wave.nodes) == 1:
         return
-    for node, numbers in sorted(waiting.excused(question, view).items()):
+    for node, numbers in sorted(view.waiting.items()):
         if node in question.wave.nodes:
             yield node, f"it holds {len(numbers)} partitions that wait for handoff, so it goes down alone"
 
