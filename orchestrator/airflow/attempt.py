@@ -156,7 +156,8 @@ class Attempt:
 
     def ending(self) -> Ending:
         """How it ended; valid only once the process is gone."""
-        return ending_of(_text(self.output), self._redact()(_text(self.errors)))
+        redact = self._redact()
+        return ending_of(redact.without_known(_text(self.output)), redact(_text(self.errors)))
 
     def new_lines(self, offset: int) -> tuple[list[str], int]:
         """Whole lines of output from a byte offset on, and the offset after them."""
