@@ -101,8 +101,10 @@ def validate(model: type[Model], document: Document) -> Model:
         return model.model_validate(document.content)
     except ValidationError as error:
         found = _joined([_fault(model, details) for details in error.errors(include_url=False)])
+    # Which other keys belong to an unknown kind is not known.
+    of_kind = [fault for fault in found if fault.path == ("kind",) and "kind" in document.content]
     # Raised outside the handler: pydantic's error holds the values and must not become the context of ours.
-    raise Faults(document, found).error()
+    raise Faults(document, of_kind or found).error()
 
 
 def near(word: str, known: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.config.lookup import is_shipped
+from orchestrator.config.spec import HOSTS
 from orchestrator.config.yaml import Document, read
 from orchestrator.errors import ConfigError
 from orchestrator.owners import why_not
@@ -58,7 +59,7 @@ def kind_of_file(content: Mapping[str, Any]) -> FileKind | None:
     """Which file these top keys are of; None where they do not say."""
     if "event" in content:  # a line of the program's own JSON
         return {"plan": FileKind.PLAN, "snapshot": FileKind.SNAPSHOT}.get(str(content["event"]))
-    if "endpoints" in content or content.get("kind") == "hosts":
+    if "endpoints" in content or content.get("kind") == HOSTS:
         return FileKind.CLUSTER
     if "applies_to" in content:
         return FileKind.TUNING
