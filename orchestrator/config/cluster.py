@@ -371,8 +371,8 @@ def of_cluster(file: HostsFile) -> ClusterFile:
     if isinstance(file, ClusterFile):
         return file
     raise UsageError(
-        f"{file.path}: {file.spec.name} is hosts without a cluster (`kind: {HOSTS}`), for `tune`, `diagnose`"
-        " and `validate`; this command needs the file of a cluster"
+        f"{file.path}: this file names hosts without a cluster (`kind: {HOSTS}`), for `tune`, `diagnose` and"
+        " `validate`; this command needs the file of a cluster"
     )
 
 

@@ -28,8 +28,8 @@ from tests.fakes.host_tree import HostTree
 TAKEN = {"tune check", "tune apply", "tune revert", "diagnose", "validate"}
 NEEDED = {"upgrade": ("--to", "9.1.0"), "force-merge": ("--index", "a"), "post-bulk-index": ("--index", "a")}
 REFUSAL = (
-    "cass.yml: cass is hosts without a cluster (`kind: hosts`), for `tune`, `diagnose` and `validate`;"
-    " this command needs the file of a cluster"
+    "cass.yml: this file names hosts without a cluster (`kind: hosts`), for `tune`, `diagnose` and"
+    " `validate`; this command needs the file of a cluster"
 )
 OURS = {
     "applies_to": "mongodb",
