@@ -212,7 +212,7 @@ def _another_way(settings: HostSettings, found: Unreachable, connections: Connec
     match tried:
         case CommandResult(exit=0):
             return f". `connect: {other.value}` reaches it: write this line under `hosts`"
-        case Unreachable(trouble=trouble, reason=reason) if trouble is not found.trouble:
+        case Unreachable(reason=reason):
             return f". `connect: {other.value}` does not reach it either: {reason}"
         case _:
             return f". `connect: {other.value}` does not reach it either"

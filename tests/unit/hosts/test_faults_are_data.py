@@ -226,7 +226,7 @@ def test_an_unreachable_or_unresolved_host_may_be_asked_again(tmp_path: Path) ->
             results = [hosts.perform(action) for action in (hook, StopNode(node=ES1))]
         assert all(isinstance(result, Refused) for result in results), results
         if "address" in changes:
-            words = ("does not resolve", "correct the address of es1.invalid")
+            words = ("does not resolve", "correct the address of es1.invalid in the cluster file")
             assert [word for word in words if word not in str(results)] == []
         passes.append([isinstance(result, Refused) and result.passes for result in results])
     assert passes == [[True, True], [True, True], [False, False]]

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.hosts.connection import Trouble
+from orchestrator.hosts.check import check_host
+from orchestrator.hosts.connection import Trouble, Unreachable
 from orchestrator.hosts.connections.openssh.master import jump_words
 from orchestrator.hosts.connections.openssh.messages import diagnosed, was_not_sent, was_refused
+from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.hosts import Connect
+from orchestrator.redact import Redactor
 from orchestrator.untrusted import one_line
 from tests.fakes.cases import cases
 
@@ -18,6 +23,20 @@ def test_what_ssh_says_has_a_cause(subtests: pytest.Subtests) -> None:
             assert found is Trouble[trouble]
             assert reason.startswith("ssh cannot connect to es1 (")
             assert [word for word in words if word not in one_line(f"host of es1: {reason}")] == []
+
+
+def test_why_the_other_way_fails_is_said_too() -> None:
+    """Also where it is a fault of the same kind: `ssh` refuses a line that this program does not follow."""
+
+    class Refusing(Connections):
+        def to(self, settings: HostSettings) -> Unreachable:
+            return Unreachable(trouble=Trouble.SETTINGS, reason=f"refused by {settings.connect.value}")
+
+    for connect, other in ((Connect.SSH, Connect.OPENSSH), (Connect.OPENSSH, Connect.SSH)):
+        settings = HostSettings(node="es1", address="es1", connect=connect)
+        first, *_ = check_host(settings, Refusing(), reboot=False, redact=Redactor())
+        way = f"`connect: {other.value}` does not reach it either"
+        assert first.message == f"refused by {connect.value}. {way}: refused by {other.value}"
 
 
 def test_only_a_session_that_sent_nothing_is_tried_again() -> None:

@@ -31,7 +31,7 @@ _ADVICE: Final = {
     Trouble.REVOKED_KEY: "give the host a new key",
     Trouble.UNKNOWN_KEY: "compare the key with the host's console, and record it; `hosts.known_hosts` names"
     " another file",
-    Trouble.RESOLVE: "correct the address under `hosts.overrides`, or the SSH configuration",
+    Trouble.RESOLVE: "correct the address in the cluster file or the SSH configuration",
     Trouble.AUTHENTICATION: "`ssh -o BatchMode=yes HOST` must log in without a question",
     Trouble.PROTOCOL: "allow what the host needs in the SSH configuration, and compare with `ssh -v HOST`",
     Trouble.SETTINGS: "correct the SSH configuration",

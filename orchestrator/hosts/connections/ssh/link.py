@@ -211,8 +211,9 @@ class Link:
             why = error.strerror if isinstance(error, socket.gaierror) else error
             raise LinkError(
                 Trouble.RESOLVE,
-                f"{host} does not resolve ({why}): correct the address of {self.hop.alias} under"
-                " `hosts.overrides`, or the name service" + self._needs_ssh(Stage.CONNECT),
+                f"{host} does not resolve ({why}): correct the address of {self.hop.alias} in the"
+                " cluster file or the SSH configuration, or the name service"
+                + self._needs_ssh(Stage.CONNECT),
             ) from error
         except ConnectionRefusedError as error:
             raise LinkError(
