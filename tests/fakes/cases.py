@@ -22,8 +22,16 @@ def cases(path: str) -> Iterator[tuple[str, list[str]]]:
         yield "".join(line for line in lines if not line.startswith("-> ")), expected
 
 
-def rows(path: str) -> Any:
-    """What a file of YAML holds: a list of rows, or lists of rows by name."""
+def rows(path: str, keys: str = "") -> Any:
+    """What a file of YAML holds: a list of rows, or lists of rows by name.
+
+    Args:
+        path: below `tests/data`.
+        keys: all that a row may have: a misspelt one would be read by nothing, and its row prove less.
+    """
     found = YAML(typ="safe").load((DATA / path).read_text(encoding="utf-8"))
     assert found, path
+    lists = [found] if isinstance(found, list) else found.values()
+    for row in (one for each in lists for one in each if keys and isinstance(one, dict)):
+        assert row.keys() <= {*keys.split()}, row
     return found

@@ -31,7 +31,7 @@ from tests.fakes.cases import rows
 from tests.tools import SHELLS, needs
 
 SYSTEMD, COMMAND = Manager.SYSTEMD, Manager.COMMAND
-ROWS = rows("hosts/services.yml")
+ROWS = rows("hosts/services.yml", "of service sudo node stop start show exit text is detail barred says")
 LINES = {verb: f"ctl {verb} {{node}}" for verb in ("stop", "start", "status")}
 
 
