@@ -380,7 +380,7 @@ def commands() -> str:
         info_name="orchestrate",
         terminal_width=100,
         max_content_width=100,
-        help_option_names=app.info.context_settings["help_option_names"],
+        help_option_names=(app.info.context_settings or {})["help_option_names"],
     )
     parts = ["What `--help` prints.\n", _console(group.get_help(top))]
     for name, command in group.commands.items():

@@ -32,7 +32,7 @@ _FILES: Final = (
 def pages() -> Mapping[str, str]:
     """Every page by its file name."""
     group: Any = typer.main.get_command(app)
-    context = typer.Context(group, info_name=PROGRAM, **app.info.context_settings)
+    context = typer.Context(group, info_name=PROGRAM, **(app.info.context_settings or {}))
     return {f"{name}.1": text for name, text in _pages(group, context, "")}
 
 
