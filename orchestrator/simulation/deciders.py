@@ -1,4 +1,9 @@
-"""Where a copy may be allocated: the allocation deciders of the simulated cluster."""
+"""Where a copy may be allocated: the allocation deciders of the simulated cluster.
+
+They share the names of settings alone with the program's own reading of these rules
+(`engine/kinds/elasticsearch/returning.py`), which is judged by them; both are compared with what real
+servers said.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +48,13 @@ class Ground(Protocol):
     transient: dict[str, SettingValue]
     files: dict[str, SettingValue]
 
-    def effective(self, key: str) -> SettingValue | None:
-        """The value in force."""
-        ...
-
     stalled_until: Instant
     missing: dict[ShardId, Instant]
     whole: list[tuple[Instant, bool]]
+
+    def effective(self, key: str) -> SettingValue | None:
+        """The value in force."""
+        ...
 
     def changed(self, what: str) -> None:
         """Record a change of the cluster state."""
