@@ -86,6 +86,7 @@ _OF_SHARDS = {
 }
 _OF_RINGS = {
     riak_mishaps.HandoffStalls,
+    riak_mishaps.HandoffSticks,
     riak_mishaps.VnodesHalt,
     riak_mishaps.ServiceNeverUp,
     riak_mishaps.OwnershipMoves,
