@@ -19,7 +19,8 @@ start) [ ! -f {folder}/broken ] || {{ echo "disk full, password=hunter22"; exit 
        echo begun >>{folder}/$2.starts; sleep $(cat {folder}/start_seconds)
        setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $! >$pid; echo $! >>{folder}/$2.processes
        echo "started $2"; [ ! -f {folder}/stays ] || wait ;;
-stop)  echo begun >>{folder}/$2.stops; sleep $(cat {folder}/stop_seconds)
+stop)  echo begun >>{folder}/$2.stops; n=0
+       while [ $n -lt "$(cat {folder}/stop_seconds)" ]; do sleep 1; n=$((n + 1)); done
        kill $(cat $pid) && rm $pid; echo ended >>{folder}/$2.stops ;;
 status) [ -f $pid ] && kill -0 $(cat $pid) 2>/dev/null ;;
 esac
@@ -60,7 +61,8 @@ class ScriptService:
         pids = [int(pid) for pid in file.read_text().split()] if file.exists() else []
         return [pid for pid in pids if nodectl.start_time(pid) is not None]
 
-    def stop_takes(self, seconds: float) -> None:
+    def stop_takes(self, seconds: int) -> None:
+        """So long a stop takes, also one that is under way: 0 ends it."""
         (self.folder / "stop_seconds").write_text(str(seconds))
 
     def breaks(self) -> None:

@@ -310,9 +310,9 @@ def ran(hosts: Hosts, line: str) -> ActionResult:
     return hosts.perform(RunHook(node="n1", moment=Moment.WHILE_STOPPED, number=0, hook=run))
 
 
-def installing(folder: Path) -> str:
+def installing(folder: Path, *, takes: str = "sleep 4") -> str:
     """A hook that is at work for some seconds."""
-    return f"echo begun >>{folder}/log; sleep 4; echo ended >>{folder}/log"
+    return f"echo begun >>{folder}/log; {takes}; echo ended >>{folder}/log"
 
 
 def told(folder: Path) -> list[str]:
@@ -323,13 +323,16 @@ def told(folder: Path) -> list[str]:
 def test_a_start_waits_for_a_hook_whose_program_was_killed(
     managed_hosts: Hosts, managed: HostSettings, tmp_path: Path
 ) -> None:
-    with killed_at_work(managed, installing(tmp_path), (tmp_path / "log").exists):
+    let = tmp_path / "let"
+    takes = f"n=0; until [ -e {let} ] || [ $n -ge 120 ]; do sleep 1; n=$((n + 1)); done"
+    with killed_at_work(managed, installing(tmp_path, takes=takes), (tmp_path / "log").exists):
         assert isinstance(managed_hosts.perform(StartNode(node="n1")), Done)
         assert isinstance(managed_hosts.perform(StartNode(node="n1")), Done), "the same one"
         found = seen(managed_hosts)
         assert found.service is ServiceState.STARTING
         assert "at work on it: its while_stopped since 2" in found.detail
         assert told(tmp_path) == ["begun"]
+        let.touch()
         assert wait_until(lambda: seen(managed_hosts).service is ServiceState.RUNNING, seconds=PATIENCE)
     assert told(tmp_path) == ["begun", "ended", "start"]
 

@@ -1226,11 +1226,12 @@ def test_a_start_waits_behind_the_stop_that_is_under_way(way: Way, service: Scri
     hosts = hosts_of(way, service)
     assert hosts.perform(StartNode(node="es1")) == Done(output="started es1")
     first = service.pid("es1")
-    service.stop_takes(2)
+    service.stop_takes(120)
     hosts.perform(StopNode(node="es1"))
     assert hosts.perform(StartNode(node="es1")) == Done(output="waits behind the stop that is under way")
     assert service.pid("es1") == first
     assert seen(hosts).service is ServiceState.STOPPING
+    service.stop_takes(0)
     until(hosts, ServiceState.RUNNING)
     assert service.pid("es1") not in (None, first)
 
