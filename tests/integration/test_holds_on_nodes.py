@@ -184,6 +184,7 @@ def test_what_is_accepted_or_yellow_for_ever_does_not_hold(
     code, lines = restart(lab, tmp_path, "--only", only, playbook=accept)
     assert code == 0, lines[-1]
     assert "kept" in str(lines[-1]), lines[-1]
+    put("/kept", None, "DELETE")(lab)
     assert_restarted_once(lab, before, nodes=[only])
 
 
