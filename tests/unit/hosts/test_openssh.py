@@ -44,6 +44,7 @@ def test_only_a_session_that_sent_nothing_is_tried_again() -> None:
     half = "mux_client_request_session: read from master failed: Broken pipe"
     refused = "mux_client_request_session: session request failed: Session open refused by peer"
     assert was_not_sent(gone)
+    assert was_not_sent("mux_client_request_alive: write packet: Broken pipe"), "the master was dying"
     assert not was_not_sent(f"{half}\n{gone}"), "it may have been sent"
     assert not was_not_sent("")
     assert not was_not_sent("Connection to es1 closed by remote host.")

@@ -67,6 +67,10 @@ def was_refused(text: str) -> bool:
 
 
 def was_not_sent(text: str) -> bool:
-    """Whether a session certainly sent no command: its shared connection was gone before it could ask."""
-    gone = NO_MASTER in text or "UNKNOWN port 65535" in text
+    """Whether a session certainly sent no command: its shared connection was gone before it could ask.
+
+    The client of a shared connection asks first whether the master is alive (`mux_client_request_alive` in
+    OpenSSH's `mux.c`); if that cannot be written, it ends, before any session is requested.
+    """
+    gone = any(each in text for each in (NO_MASTER, "UNKNOWN port 65535", "mux_client_request_alive: write"))
     return gone and "mux_client_request_session" not in text
