@@ -44,11 +44,11 @@ Held = Mapping[NodeName, frozenset[int]]
 
 def still(riak: RiakView) -> frozenset[WaitingPartition] | None:
     """What waits while nothing moves; empty where nothing waits or something moves; None if not read."""
-    told, waiting, ring = riak.transfers, riak.waiting, riak.ring
-    if isinstance(told, Unknown) or isinstance(waiting, Unknown) or isinstance(ring, Unknown):
+    transfers, waiting, ring = riak.transfers, riak.waiting, riak.ring
+    if isinstance(transfers, Unknown) or isinstance(waiting, Unknown) or isinstance(ring, Unknown):
         return None
     counts = {node: len(numbers) for node, numbers in waiting.items()}
-    for each in told.values():
+    for each in transfers.values():
         if isinstance(each, Unknown):
             return None
         lines = {line.node: line.partitions for line in each.waiting}
