@@ -411,13 +411,12 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
 
 def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
     taken = dict(state.taken)
-    alike = dict[tuple[int, str, bool], ShardTaken]()  # nearly all of them, and there may be 100,000
+    alike = dict[tuple[int, bool], ShardTaken]()  # nearly all of them, and there may be 100,000
     for index in event.indices:
-        filters, open_ = index.filters, index.open
         for number, started in index.started:
-            kind = (started, filters, open_)
+            kind = (started, index.open)
             if kind not in alike:
-                alike[kind] = ShardTaken(started=started, filters=filters, open=open_)
+                alike[kind] = ShardTaken(started=started, open=index.open)
             key = (index.index_uuid, number)
             taken[key] = alike[kind].after(taken.get(key), most=index.replicas + 1)
     return _less_excused(replace(state, taken=taken), event)

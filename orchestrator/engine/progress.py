@@ -24,18 +24,16 @@ class ShardTaken:
     Attributes:
         started: its started copies in the whole cluster at the last reading before the stop; where an earlier
             wave still recovers, before that one's, if they were more.
-        filters: allocation filters of its index then.
         open: whether its index was open.
     """
 
     started: int
-    filters: str
     open: bool = True
 
     def after(self, earlier: ShardTaken | None, *, most: int) -> ShardTaken:
         """What two waves took down: the first may have found more copies, of which `most` are wanted now."""
-        if earlier is None or (earlier.filters, earlier.open) != (self.filters, self.open):
-            return self  # somebody closed or opened the index in between, or said where it may be
+        if earlier is None or earlier.open is not self.open:
+            return self  # somebody closed or opened the index in between
         started = min(earlier.started, most)
         return replace(self, started=started) if started > self.started else self
 

@@ -345,7 +345,7 @@ def before_the_next(situation: Situation) -> Decision | None:
     if not state.recovering:
         return None
     if view is not None and situation.settled:
-        finishing = finish_recovered(situation, situation.kind.missing(state, view))
+        finishing = finish_recovered(situation, situation.kind.missing(state, view, situation.seen.settings))
         if finishing is not None:
             return finishing
     if _pausing(state):
@@ -381,7 +381,7 @@ def overlap_evidence(situation: Situation, wave: Wave) -> tuple[Event, ...]:
     state, view = situation.state, situation.view
     if not state.recovering or view is None:
         return ()
-    missing = situation.kind.missing(state, view)
+    missing = situation.kind.missing(state, view, situation.seen.settings)
     shards = sorted({copy.shard for copy in missing if copy.state is not CopyState.UNASSIGNED})
     under_way = tuple(
         ShardUnderWay(

@@ -602,7 +602,7 @@ def _stop(situation: Situation, view: ClusterView, wave: Wave) -> Decision:
     """Every predicate passed at the last reading: record what the wave takes down, and stop it."""
     steps = [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING) for name in wave.nodes]
     stops = [StopNode(node=name) for name in wave.nodes]
-    taken = situation.kind.taken(situation.state, view, wave)
+    taken = situation.kind.taken(situation.state, view, situation.seen.settings, wave)
     events: tuple[Event, ...] = (
         *recover.overlap_evidence(situation, wave),
         *gates_passed(situation.policy, situation.seen),
@@ -727,7 +727,9 @@ def reassigned(situation: Situation) -> Decision:
         return raising
     view = situation.view
     unsettled = situation.kind.unsettled(state, view) if view is not None else None
-    missing = situation.kind.missing(state, view) if view is not None and situation.settled else None
+    missing = None
+    if view is not None and situation.settled:
+        missing = situation.kind.missing(state, view, situation.seen.settings)
     # Waiting does not bring back a failed or skipped node. GATED decides whether the run may continue.
     awaited = (node for node in touched if node.phase not in (NodePhase.FAILED, NodePhase.SKIPPED))
     away = [node.name for node in awaited if situation.member(node.name) is None]

@@ -321,7 +321,7 @@ class IndexTaken:
     """An index of which a wave takes copies down, as in the last reading before the stop.
 
     Attributes:
-        filters: its allocation filters, as one text; a different text later means that they changed.
+        filters: its allocation filters, as one text.
         started: pairs of a shard's number and its number of started copies, or that an upgrade has displaced.
         open: since 7.2, closed indices have copies too. An index closed or opened later is not compared.
     """

@@ -63,10 +63,10 @@ class KindOfCluster:
     withhold: Callable[[SettingsView, Policy], tuple[SettingChange, ...]]
     is_withheld: Callable[[SettingsView | Unknown, Policy], bool]
     raise_limits: Callable[[RunState, SettingsView, Policy], tuple[SettingChange, ...]]
-    taken: Callable[[RunState, ClusterView, Wave], tuple[IndexTaken, ...]]
+    taken: Callable[[RunState, ClusterView, Reading[SettingsView], Wave], tuple[IndexTaken, ...]]
     news: Callable[[RunState, ClusterView], Event | None]
     foreseen: Callable[[Question], Event | None]
-    missing: Callable[[RunState, ClusterView], tuple[ShardCopy, ...]]
+    missing: Callable[[RunState, ClusterView, Reading[SettingsView]], tuple[ShardCopy, ...]]
     unplaced: Callable[[RunState, ClusterView], tuple[MissingCopy, ...]]
     red: Callable[[RunState, ClusterView], tuple[tuple[ShardId, ...], tuple[ShardId, ...]]]
     holder: Callable[[str], NodeName | None]
@@ -119,10 +119,10 @@ RIAK: Final = KindOfCluster(
         *riak_settings.limit_changes(state, found, policy),
         *hasten.timer_changes(state, found, policy),
     ),
-    taken=lambda _state, _view, _wave: (),
+    taken=lambda _state, _view, _settings, _wave: (),
     news=waiting.news,
     foreseen=waiting.left_waiting,
-    missing=lambda _state, _view: (),
+    missing=lambda _state, _view, _settings: (),
     unplaced=lambda _state, _view: (),
     red=lambda _state, _view: ((), ()),
     holder=riak_settings.holder,

@@ -468,7 +468,7 @@ def _of_copies() -> Iterator[Case]:
     yield rule, "another was not waited for", knowing(lost, not_waited={other: 1}), True
     # Auto-expand takes the replica away with its node and adds a new one when it is back.
     for started, held in ((2, True), (1, False)):
-        taken = {key: ShardTaken(started=started, filters="")}
+        taken = {key: ShardTaken(started=started)}
         yield rule, f"a wave took a copy of {started}", knowing(added, taken=taken), held
     yield rule, "its index expands", _indices(added, auto_expand="0-1"), True
     yield rule, "its index does not expand", _indices(added, auto_expand=None), False

@@ -35,9 +35,10 @@ from orchestrator.model.event import (
     StandingDown,
     TakenDown,
 )
-from orchestrator.model.observation import ClusterView, MissingCopy
+from orchestrator.model.observation import ClusterView, MissingCopy, SettingsView
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
+from orchestrator.model.reading import NOT_READ
 from orchestrator.model.turn import Owed, Work
 from orchestrator.model.upgrade import InstallStep, Upgrade
 from tests.simulation.overlapping import overlapped, slow
@@ -92,7 +93,7 @@ def _seeing(situation: Situation, **parts: Any) -> Situation:
 def _taken(situation: Situation, node: NodeName = ES2) -> RunState:
     """The state after the wave's copies on that node were taken down."""
     wave = Wave(number=1, nodes=(node,))
-    taken = situation.kind.taken(situation.state, view_of(situation), wave)
+    taken = situation.kind.taken(situation.state, view_of(situation), NOT_READ, wave)
     return situation.after(TakenDown(number=1, indices=taken)).state
 
 
@@ -123,7 +124,7 @@ def _missing(situation: Situation, copies: Iterable[ShardCopy]) -> list[ShardCop
     here = [copy for copy in view.shards[shard] if copy.node != ES2][:1]
     indices = tuple(replace(index, replicas=2) for index in view.indices)
     after = replace(view, copies=(*others, *here, *copies), indices=indices)
-    return [copy for copy in situation.kind.missing(state, after) if copy.shard == shard]
+    return [copy for copy in situation.kind.missing(state, after, NOT_READ) if copy.shard == shard]
 
 
 def _of_es2(view: ClusterView) -> ShardId:
@@ -166,7 +167,7 @@ def test_a_lost_copy_is_not_the_one_that_was_missing_before() -> None:
     here = tuple(copy for copy in view.copies if copy.shard != shard or copy.primary)
     state = evolved(asked.state, baseline_of(replace(view, copies=(*here, new)), {}))
     for order in ((new, left), (left, new)):
-        assert lost_beyond_baseline(state, replace(view, copies=(*here, *order))) == (left,)
+        assert lost_beyond_baseline(state, replace(view, copies=(*here, *order)), NOT_READ) == (left,)
 
 
 def test_a_primary_created_just_before_the_stop_is_awaited() -> None:
@@ -176,7 +177,7 @@ def test_a_primary_created_just_before_the_stop_is_awaited() -> None:
     for node in (ES2, ES3):
         rises = made._replace(primary=True, node=node)
         after = replace(view_of(situation), copies=(*view_of(situation).copies, rises))
-        assert situation.kind.missing(situation.state, after) == ((rises,) if node == ES2 else ())
+        assert situation.kind.missing(situation.state, after, NOT_READ) == ((rises,) if node == ES2 else ())
 
 
 def test_a_primary_is_awaited_whatever_the_filters_say(subtests: pytest.Subtests) -> None:
@@ -205,10 +206,13 @@ def test_a_primary_is_awaited_whatever_the_filters_say(subtests: pytest.Subtests
                 index = Index(name="own", uuid="own-uuid", replicas=len(copies) - 1, **rules)
                 indices = (*view_of(asked).indices, index)
                 before = view_of(asked).changed({shard: tuple(copies)}, indices=indices)
-                taken = TakenDown(number=1, indices=taken_by(asked.state, before, asked.wave))
+                taken = TakenDown(number=1, indices=taken_by(asked.state, before, NOT_READ, asked.wave))
                 state = state_with(evolved(asked.state, taken), wave=asked.wave)
                 view = before.changed({shard: tuple(after)})
-                found = len(missing_of_waves(state, view)), len(lost_beyond_baseline(state, view))
+                found = (
+                    len(missing_of_waves(state, view, NOT_READ)),
+                    len(lost_beyond_baseline(state, view, NOT_READ)),
+                )
                 assert found == (awaited, awaited)
 
 
@@ -347,21 +351,24 @@ def test_a_lost_copy_without_a_place_is_the_next_waves(subtests: pytest.Subtests
         ("it has a place", state, _all(view, OLD), None),
     ]:
         with subtests.test(what):
-            found = {(one.index, n): count for one in taken_by(of, seen, WAVE) for n, count in one.started}
+            found = {
+                (one.index, n): count
+                for one in taken_by(of, seen, NOT_READ, WAVE)
+                for n, count in one.started
+            }
             assert found.get((away.shard.index, away.shard.number)) == counted
-    taken = TakenDown(number=2, indices=taken_by(state, view, WAVE))
+    taken = TakenDown(number=2, indices=taken_by(state, view, NOT_READ, WAVE))
     after = evolved(state_with(state, wave=WAVE), taken)
-    assert missing_of_waves(after, view) == (), "nobody waits for what no node can hold"
-    assert [copy.shard for copy in missing_of_waves(after, _all(view, TARGET))] == [away.shard]
+    assert missing_of_waves(after, view, NOT_READ) == (), "nobody waits for what no node can hold"
+    assert [copy.shard for copy in missing_of_waves(after, _all(view, TARGET), NOT_READ)] == [away.shard]
 
 
 def test_of_two_counts_the_larger_is_awaited_of_the_same_index(subtests: pytest.Subtests) -> None:
-    """One that was closed or moved in between: then the earlier count is of another time."""
-    now, key = ShardTaken(started=2, filters=""), ("logs-uuid", 0)
+    """One that was closed in between: then the earlier count is of another time."""
+    now, key = ShardTaken(started=2), ("logs-uuid", 0)
     for was, awaited in [
         (replace(now, started=3), 3),
         (replace(now, started=1), 2),
-        (replace(now, started=3, filters="zone=b"), 2),
         (replace(now, started=3, open=False), 2),
     ]:
         with subtests.test(was=was):
@@ -370,8 +377,32 @@ def test_of_two_counts_the_larger_is_awaited_of_the_same_index(subtests: pytest.
             assert recovery._awaited(replace(state, taken={}))[key] == was
     state, view, away = _lost(upgrade=False)
     index = view.metadata[away.shard.index_uuid]
-    was = ShardTaken(started=2, filters=index.filters, open=index.open)
-    for taken, count in ((was, 1), (replace(was, filters="zone=b"), 0), (replace(was, open=False), 0)):
+    was = ShardTaken(started=2, open=index.open)
+    for taken, count in ((was, 1), (replace(was, open=False), 0)):
         key = (away.shard.index_uuid, away.shard.number)
         after = state_with(state, wave=WAVE, taken={key: taken})
-        assert len(missing_of_waves(after, _all(view, OLD))) == count
+        assert len(missing_of_waves(after, _all(view, OLD), NOT_READ)) == count
+
+
+@pytest.mark.parametrize(
+    ("of_index", "of_cluster", "count"),
+    [
+        ("", {}, 1),
+        ('{"require": {"_name": "es1"}}', {}, 1),
+        ('{"require": {"_name": "gone"}}', {}, 0),
+        ("", {"require._name": "gone"}, 0),
+        ("", {"require._name": "es1"}, 1),
+        ("", {"total_shards_per_node": "1"}, 0),
+    ],
+)
+def test_only_deciders_end_the_wait_for_a_copy(of_index: str, of_cluster: dict[str, str], count: int) -> None:
+    """Changed rules do not, if a node has a place by them: the cluster rebuilds the copy there."""
+    state, view, away = _lost(upgrade=False)
+    key = away.shard.index_uuid
+    indices = tuple(
+        replace(one, filters=of_index) if one.uuid == key else one for one in _all(view, OLD).indices
+    )
+    now = replace(_all(view, OLD), indices=indices)
+    rules = {f"cluster.routing.allocation.{name}": value for name, value in of_cluster.items()}
+    after = state_with(state, wave=WAVE, taken={(key, away.shard.number): ShardTaken(started=2)})
+    assert len(missing_of_waves(after, now, SettingsView(persistent=rules))) == count

@@ -12,6 +12,7 @@ from orchestrator.model.cluster import CopyState
 from orchestrator.model.event import GoodReading, PhaseEntered, SettingRestored, TakenDown
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.reading import NOT_READ
 from tests.unit.engine.asking import (
     ALLOCATION,
     ES2,
@@ -35,7 +36,7 @@ def _back(change: SettingChange = OFF, **fields: object) -> Situation:
     times = dict.fromkeys(("since", "started", "acted_at"), asked.observation.at)
     debts = {"settings": {KEY: change}, "withheld": frozenset({KEY}), **fields}
     back = situation_of(asked, Phase.REASSIGNED, wave=asked.wave, resumed=True, nodes=nodes, **times, **debts)
-    taken = back.kind.taken(back.state, view_of(back), asked.wave)
+    taken = back.kind.taken(back.state, view_of(back), NOT_READ, asked.wave)
     return replace(back, state=evolved(back.state, TakenDown(number=1, indices=taken)))
 
 

@@ -24,7 +24,7 @@ from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy, Sha
 from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView, Disk, SettingsView
 from orchestrator.model.policy import Awareness, Policy
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.simulation import machines, views
 from orchestrator.simulation.world import World
 from tests.returning_cases import VERSIONS, recorded, recorded_cases
@@ -87,7 +87,7 @@ def test_it_is_what_a_look_at_every_node_finds(attributes: tuple[str, ...]) -> N
         view = _view(dice)
         forced = dice.choice(((), ("a", "b", "c", "e")))
         asked = policy(zone_attribute="zone", awareness=Awareness(attributes=attributes, forced=forced))
-        has_a_place = places(asked, view)
+        has_a_place = places(asked, view, NOT_READ)
         for shard in view.shards:
             expected = _node_by_node(asked, view, shard)
             assert has_a_place(shard) is expected

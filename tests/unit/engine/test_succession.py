@@ -28,7 +28,7 @@ BEFORE = NodeProgress(
     ready_since=3.0,
     doubt=Doubt(verb=Verb.STOP, since=990.0, heard=True, accepted=True),
     lost_at=990.0,
-    lost_taken={("logs", 0): ShardTaken(started=2, filters="")},
+    lost_taken={("logs", 0): ShardTaken(started=2)},
     goal=Goal.BRING_UP,
     start_sent=4.0,
     tries=5,

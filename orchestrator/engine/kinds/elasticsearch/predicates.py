@@ -114,7 +114,7 @@ def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Fi
     Unassigned copies of new indices and of new replicas do not count. Nor do copies that recover:
     `no_recovery_on_candidates` holds the nodes that take part in a recovery.
     """
-    missing = lost_beyond_baseline(question.state, view)
+    missing = lost_beyond_baseline(question.state, view, question.observation.settings)
     if missing:
         names = sorted({str(copy.shard) for copy in missing})
         reasons = sorted({copy.unassigned_reason for copy in missing if copy.unassigned_reason})

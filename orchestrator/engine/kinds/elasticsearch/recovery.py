@@ -20,9 +20,9 @@ from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import SERVING, CopyState, Index, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, ForeseenNotToReturn, IndexTaken
-from orchestrator.model.observation import ClusterView, MissingCopy
+from orchestrator.model.observation import ClusterView, MissingCopy, SettingsView
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Reading, Unknown
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
@@ -63,13 +63,15 @@ def counted(copies: list[ShardCopy]) -> tuple[MissingCopy, ...]:
     )
 
 
-def taken_by(state: RunState, view: ClusterView, wave: Wave) -> tuple[IndexTaken, ...]:
+def taken_by(
+    state: RunState, view: ClusterView, settings: Reading[SettingsView], wave: Wave
+) -> tuple[IndexTaken, ...]:
     """The shards with a started copy on the wave, with their started copies in the whole cluster.
 
     In an upgrade also shards that have lost a copy since the run began, which only a node on the target can
     hold: a stop of the run may have taken it down that was done late, while no journal could be written.
     """
-    displaced = Counter(copy.shard for copy in _displaced(state, view))
+    displaced = Counter(copy.shard for copy in _displaced(state, view, settings))
     nodes, table, by_node = set(wave.nodes), view.routing.table, view.routing.by_node
     here = dict.fromkeys(chain.from_iterable(by_node.get(name, ()) for name in wave.nodes))
     by_index: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -93,11 +95,11 @@ def taken_by(state: RunState, view: ClusterView, wave: Wave) -> tuple[IndexTaken
     )
 
 
-def _displaced(state: RunState, view: ClusterView) -> Iterator[ShardCopy]:
+def _displaced(state: RunState, view: ClusterView, settings: Reading[SettingsView]) -> Iterator[ShardCopy]:
     """Replicas that were lost in an upgrade, are in no wave's account, and have no place before the next."""
     if state.begun.policy.upgrade is None:
         return
-    has_a_place = places(state.begun.policy, view)
+    has_a_place = places(state.begun.policy, view, settings)
     for copy in missing_beyond_baseline(state, view):
         lost = copy.state is CopyState.UNASSIGNED and not copy.primary and not _never_had_a_node(view, copy)
         if lost and not has_a_place(copy.shard):
@@ -136,14 +138,17 @@ def shortfall(state: RunState) -> str:
     return f"copies that were not waited for, since no node takes them back: {some(shards)}" if shards else ""
 
 
-def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
+def missing_of_waves(
+    state: RunState, view: ClusterView, settings: Reading[SettingsView]
+) -> tuple[ShardCopy, ...]:
     """Copies that the waves took down and that are not back, as many of each shard as it lacks.
 
-    The run waits for no copy of an index that is gone, was closed, reopened or restored over, or whose
-    allocation filters were changed; and for no more copies than its replicas allow. If more copies recover
-    than are missing (replicas were added), the run waits for all copies on the waves' nodes first: the
-    cluster may allocate any copy of a shard to a node that is back, also a copy that never had a node. Last
-    come primaries that start on those nodes, of shards that no reading before the stop had.
+    The run waits for no copy of an index that is gone, was closed, reopened or restored over; and for no more
+    copies than its replicas allow. Where filters or limits of allocation have changed, the deciders say
+    whether a node has a place for the copy, as always. If more copies recover than are missing (replicas were
+    added), the run waits for all copies on the waves' nodes first: the cluster may allocate any copy of a
+    shard to a node that is back, also a copy that never had a node. Last come primaries that start on those
+    nodes, of shards that no reading before the stop had.
 
     A copy that had no place when its wave was back is waited for with every later wave, once a node can hold
     it: the run took it down. So it is in an upgrade, and after a node came back with another version.
@@ -152,7 +157,8 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     if not not_started:
         return ()
     missing: list[ShardCopy] = []
-    metadata, table, has_a_place = view.metadata, view.routing.table, places(state.begun.policy, view)
+    metadata, table = view.metadata, view.routing.table
+    has_a_place = places(state.begun.policy, view, settings)
     waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
     ours = {name for wave in waves for name in wave.nodes}
     for (uuid, number), was in _awaited(state).items():
@@ -161,7 +167,7 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
             continue
         shard = ShardId(index.name, uuid, number)
         away = not_started.get(shard)
-        if away is None or index.open is not was.open or index.filters != was.filters:
+        if away is None or index.open is not was.open:
             continue
         lacking = min(was.started, index.replicas + 1) - (len(table[shard]) - len(away))
         if lacking <= 0:
@@ -228,7 +234,9 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
     return tuple(beyond)
 
 
-def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
+def lost_beyond_baseline(
+    state: RunState, view: ClusterView, settings: Reading[SettingsView]
+) -> tuple[ShardCopy, ...]:
     """Unassigned copies that had a node since the run began.
 
     A copy that a wave took down counts as lost for every unassigned reason. A replica that no node can hold
@@ -238,9 +246,9 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
     if not view.not_started:
         return ()
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
-    has_a_place = places(state.begun.policy, view)
+    has_a_place = places(state.begun.policy, view, settings)
     placeable = (copy for copy in beyond if _has_its_node(copy) or has_a_place(copy.shard))
-    lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
+    lost = dict.fromkeys((*placeable, *missing_of_waves(state, view, settings)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
 
 

@@ -662,11 +662,11 @@ def returns(
     return _returns(policy, view.members, view.distribution, settings, disks)
 
 
-def places(policy: Policy, view: ClusterView) -> Callable[[ShardId], bool]:
+def places(policy: Policy, view: ClusterView, settings: Reading[SettingsView]) -> Callable[[ShardId], bool]:
     """Whether some data node may take one more copy of a shard, to be asked of many shards.
 
     In an upgrade, a node that is older than the node of the primary may not: the copy stays unassigned until
     more nodes are upgraded. `expected_nodes_present` handles absent nodes.
     """
-    here = returns(policy, view)
+    here = returns(policy, view, settings)
     return lambda shard: here.has_a_place(view, shard)
