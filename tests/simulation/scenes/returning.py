@@ -7,10 +7,12 @@ from typing import Final
 from orchestrator.model.event import NotWaitedFor
 from orchestrator.model.observation import Level
 from orchestrator.model.policy import ZeroReplicas
+from orchestrator.simulation.deciders import LIMIT
+from orchestrator.simulation.mishaps import IndexRuled, PlacesRuled
 from orchestrator.simulation.world import World
 from tests.simulation.node_mishaps import ReturnsChanged
 from tests.simulation.play import cluster, policy
-from tests.simulation.scene import ES2, HELD, Played, Scene, at
+from tests.simulation.scene import ES2, HELD, Played, Scene, at, first
 
 QUIET: Final = 400.0
 ACCEPTED: Final = policy(accept_not_returning=("pair", "many*"))
@@ -51,6 +53,17 @@ def _one_each() -> World:
     for name, other in (("pair", "es3"), ("ants", "es2")):
         world.add_index(name, places=["es1", other])
     world.set(Level.PERSISTENT, "cluster.routing.allocation.total_shards_per_node", "1")
+    return world
+
+
+def _two_and_one() -> World:
+    """Both shards of an index have a copy on es2; es3 has one of another."""
+    world = _one_each()
+    world.delete_index("pair")
+    world.delete_index("ants")
+    world.add_index("pair", shards=2, places=["es1", "es2"])
+    world.add_index("ants", places=["es3", "es1"])
+    world.set(Level.PERSISTENT, LIMIT, None)
     return world
 
 
@@ -107,5 +120,14 @@ SCENES: Final = (
     Scene(name="a node comes back with another zone, where its index may not be: not waited for", of=six,
         indices=_pair("es2", "es3", "es5", "es6", include_zone="b,c"), wanted=policy(), within=QUIET,
         befalls=[at("stop", ReturnsChanged(node=ES2, zone="d"), ES2)], shows=_without_waiting),
+    Scene(name="an index whose own setting allocates none: named before the first stop", of=six,
+        indices=_pair("es1", "es2"), befalls=[first(IndexRuled(index="pair", key="enable", value="none"))],
+        ends=HELD, sent={"stop": 0}, within=60.0, says="index.routing.allocation.enable is none"),
+    Scene(name="kept elsewhere while its node is down: waited for there", of=six, within=QUIET,
+        indices=_pair("es2", "es4"), events={"not_waited_for": 0},
+        befalls=[at("stop", IndexRuled(index="pair", key="include._name", value="es4,es5"), ES2)]),
+    Scene(name="a limit of the cluster comes while es2 is down, which takes one of two back", of=_two_and_one,
+        befalls=[at("stop", PlacesRuled(key=LIMIT, value="1"), ES2)], ends=HELD,
+        shows=_without_waiting),
 )
 # fmt: on
