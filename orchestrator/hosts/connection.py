@@ -137,6 +137,11 @@ class Lost:
     timed_out: bool
     output: str = ""
 
+    @property
+    def passes(self) -> bool:
+        """Whether waiting may help a reading: connections are made again."""
+        return True
+
 
 Ended: TypeAlias = CommandResult | Lost
 Outcome: TypeAlias = CommandResult | Unreachable | Lost

@@ -40,7 +40,7 @@ from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.outcomes import said
 from orchestrator.hosts.placeholder import for_node
-from orchestrator.hosts.readings import ask, longest, raised, read_hosts
+from orchestrator.hosts.readings import ask, longest, raised, read_hosts, unread
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.hosts.tunables.tunable import Reads
@@ -313,8 +313,7 @@ class Hosts:
         with self._lock:
             self._marks.pop(node, None)
             self._away.add(node)
-        passes = isinstance(fault, Lost) or fault.passes
-        return Unknown(reason=self._redact(f"host of {node}: {fault.reason}"), passes=passes)
+        return unread(node, fault, self._redact)
 
     def _ask(self, node: NodeName, verb: Verb) -> ActionResult:
         found = self._as_root(node)

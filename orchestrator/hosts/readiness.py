@@ -9,6 +9,7 @@ from typing import Final
 from orchestrator.hosts import installing, script, sudo
 from orchestrator.hosts.connection import CommandResult, Connection, Unreachable
 from orchestrator.hosts.management import IN_CONTAINER
+from orchestrator.hosts.readings import unread
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
@@ -67,11 +68,11 @@ def ask(
     """Ask one host, in one round trip."""
     found = connect(node)
     if isinstance(found, Unreachable):
-        return Unknown(reason=f"host of {node}: {found.reason}", passes=found.passes)
+        return unread(node, found, redact)
     script, how = readiness_script(node, upgrade, found[0].sudo), found[0].sudo
     outcome = found[1].run(script, timeout=limit(upgrade))
     if not isinstance(outcome, CommandResult):
-        return Unknown(reason=f"host of {node}: {outcome.reason}", passes=True)
+        return unread(node, outcome, redact)
     read = read_readiness(outcome.stdout, node, upgrade, how)
     if isinstance(read, Unknown):
         return read

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.hosts.asked import defect
-from orchestrator.hosts.connection import KEPT_BYTES, Connection, Lost, Outcome
+from orchestrator.hosts.connection import KEPT_BYTES, Connection, Lost, Outcome, Unreachable
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Seconds, Unknown
@@ -48,6 +48,11 @@ def raised(node: NodeName, error: Exception, redact: Redactor) -> Unknown:
     """The reading of a host that raised."""
     reason = str(error) if isinstance(error, _FORESEEN) else defect(error)
     return Unknown(reason=redact(f"host of {node}: {reason}"))
+
+
+def unread(node: NodeName, fault: Unreachable | Lost, redact: Redactor) -> Unknown:
+    """The reading of a host that did not answer."""
+    return Unknown(reason=redact(f"host of {node}: {fault.reason}"), passes=fault.passes)
 
 
 def ask(

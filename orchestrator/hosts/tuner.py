@@ -17,7 +17,7 @@ from orchestrator.hosts.connection import CommandResult, Connection, Lost, Unrea
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
 from orchestrator.hosts.outcomes import redacted, said
-from orchestrator.hosts.readings import ask, read_hosts
+from orchestrator.hosts.readings import ask, read_hosts, unread
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tunables.registry import TUNABLES
@@ -125,11 +125,11 @@ class Tuner:
     def _facts(self, node: NodeName, reads: tuple[Reads, ...]) -> Reading[HostFacts]:
         found = self._way(node)
         if isinstance(found, Unreachable):
-            return Unknown(reason=self._redact(f"host of {node}: {found.reason}"))
+            return unread(node, found, self._redact)
         settings, connection = found
         outcome = ask(connection, settings, facts_script(settings, reads), keep=ANSWER_BYTES)
         if not isinstance(outcome, CommandResult):
-            return Unknown(reason=self._redact(f"host of {node}: {outcome.reason}"))
+            return unread(node, outcome, self._redact)
         facts = read_facts(outcome.stdout, settings, reads)
         if isinstance(facts, Unknown):
             said = f" ({beginning_of(outcome.stderr.strip(), 300)})" if outcome.stderr.strip() else ""

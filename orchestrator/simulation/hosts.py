@@ -87,7 +87,7 @@ class SimulatedHosts:
         silent = [node for node in wanted if self._silent(node)]
         self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
         read = tuning.read([node for node in wanted if node not in silent], profile)
-        return {**read, **{node.name: tuning.unread(node.name) for node in silent}}
+        return {**read, **{node.name: self._unread(node) for node in silent}}
 
     def readiness(
         self, nodes: Collection[NodeName], _upgrade: Upgrade

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from orchestrator.model.action import ActionResult, Done, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.reading import Reading
 from orchestrator.model.tuning import (
     HostTuning,
     TunableState,
@@ -33,11 +33,6 @@ def read(nodes: Iterable[SimNode], profile: TuningProfile) -> dict[NodeName, Rea
         node.name: HostTuning(states=tuple(_state(node, setting) for setting in profile.settings))
         for node in nodes
     }
-
-
-def unread(name: str) -> Unknown:
-    """The reading of a machine that does not answer."""
-    return Unknown(reason=f"ssh to {name}: timed out")
 
 
 def _state(node: SimNode, setting: TuningSetting) -> TunableState:

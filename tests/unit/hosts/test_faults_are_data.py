@@ -16,12 +16,15 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings, Sudo
+from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.action import InDoubt, Moment, Refused, RunHook, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import HostView
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import TuningProfile
+from orchestrator.model.upgrade import InstallStep, Upgrade
 
 ES1 = NodeName("es1")
 QUICK = Limits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
@@ -212,7 +215,7 @@ def test_an_interrupt_is_not_held_back() -> None:
 
 
 def test_an_unreachable_or_unresolved_host_may_be_asked_again(tmp_path: Path) -> None:
-    """What someone has to change first, such as a configuration, does not pass."""
+    """What someone has to change first, such as a configuration, does not pass. The same of every reading."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         closed = listener.getsockname()[1]
     hook = RunHook(node=ES1, moment=Moment.AFTER_RECOVERY, number=0, hook=Hook(run="true"))
@@ -224,9 +227,15 @@ def test_an_unreachable_or_unresolved_host_may_be_asked_again(tmp_path: Path) ->
         folder.mkdir()
         with contextlib.closing(hosts_of(folder, **changes)) as hosts:
             results = [hosts.perform(action) for action in (hook, StopNode(node=ES1))]
+            readings = (
+                hosts.observe([ES1], rights=False)[ES1],
+                hosts.tuning([ES1], TuningProfile(name="none", applies_to="hosts", settings=()))[ES1],
+                hosts.facts({ES1: Reads()})[ES1],
+                hosts.readiness([ES1], Upgrade(target="9.1.0", install=(InstallStep(run="true"),)))[ES1],
+            )
         assert all(isinstance(result, Refused) for result in results), results
         if "address" in changes:
             words = ("does not resolve", "correct the address of es1.invalid in the cluster file")
             assert [word for word in words if word not in str(results)] == []
-        passes.append([isinstance(result, Refused) and result.passes for result in results])
-    assert passes == [[True, True], [True, True], [False, False]]
+        passes.append([isinstance(one, Refused | Unknown) and one.passes for one in (*results, *readings)])
+    assert passes == [[True] * 6, [True] * 6, [False] * 6]

@@ -208,7 +208,9 @@ def test_what_goes_wrong_on_the_way_is_data_and_holds_no_secret(
 def test_a_lost_reading_is_taken_again_and_a_change_is_not(tree: HostTree) -> None:
     connection = Scripted(lambda: Lost(reason="gone", timed_out=False))
     tuner = Tuner(lambda _: (host(tree, "es1"), connection), Redactor())
-    tuner.read([ES1], PROFILE, 30.0)
+    reading = tuner.read([ES1], PROFILE, 30.0)[ES1]
+    assert isinstance(reading, Unknown)
+    assert reading.passes
     assert len(connection.lines) == 2
     tuner.perform(TuneHost(node=ES1, tunable="vm.swappiness", changes=(CHANGE,)))
     assert len(connection.lines) == 3
