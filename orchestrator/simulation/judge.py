@@ -212,10 +212,12 @@ def _judge_shard(
 def _judge_return(world: World, index: SimIndex, shard: SimShard, node: SimNode) -> None:
     """A copy for which no node is left is not taken down, unless the playbook names its index.
 
-    The only copy of a shard is allocated to its node by force.
+    The only copy of a shard is allocated to its node by force. As many copies as were missing before may be.
     """
     started = [copy.node for copy in shard.started]
     if node.name not in started or len(started) == 1:
+        return
+    if len(shard.copies) - len(started) < world.unassigned_before[shard.id]:
         return
     unread = max(index.ruled_at, index.made_at, world.ruled_at) >= world.last_read
     if unread or any(fnmatchcase(index.name, glob) for glob in world.exempt_returning):

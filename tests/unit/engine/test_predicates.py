@@ -22,7 +22,7 @@ from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import Failing
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.allocation import DISABLING
-from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
+from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import (
     Disk,
@@ -519,6 +519,20 @@ def _of_maintenance() -> Iterator[Case]:
         yield "copies_can_return", ("an index with", own, replicas), asked, held
 
 
+def _of_copies_missing_before() -> Iterator[Case]:
+    """As many copies may stay away as the run found missing: these, or others of their shards."""
+    kept, rule = _kept_off_es2(), "copies_can_return"
+    away = {"state": CopyState.UNASSIGNED, "node": None, "unassigned_reason": "INDEX_CREATED"}
+    shard = ShardId(index="pair", index_uuid="pair-uuid", number=0)
+    lacking = view_of(_changed(kept, lambda copy: copy.shard == shard and not copy.primary, **away))
+    yield rule, "none was missing", kept, True
+    before = knowing(kept, baseline=baseline_of(lacking, {}))
+    yield rule, "one was missing", before, False
+    one = ShardCopy(shard=shard, primary=False, **away)
+    still = seeing(before, cluster=replace(view_of(kept), copies=(*view_of(kept).copies, one)))
+    yield rule, "one was missing, and still is", still, True
+
+
 def _of_names() -> Iterator[Case]:
     """Before Elasticsearch 5 a node without `node.name` is known by its address, and took another name."""
     asked = question()
@@ -536,7 +550,7 @@ def _excluding(asked: Question, key: str, value: str) -> Question:
 
 
 def test_a_rule_holds_case_by_case(subtests: pytest.Subtests) -> None:
-    for cases in (_of_hosts, _of_copies, _of_maintenance, _of_names):
+    for cases in (_of_hosts, _of_copies, _of_copies_missing_before, _of_maintenance, _of_names):
         for rule, what, asked, held in cases():
             with subtests.test(rule, what=what):
                 assert holding(asked) == ([rule] if held else [])

@@ -107,10 +107,30 @@ def _displaced(state: RunState, view: ClusterView, settings: Reading[SettingsVie
 
 
 def away_for_good(question: Question, view: ClusterView) -> tuple[Away, ...]:
-    """The started copies of a wave that no node would take again, or of which that cannot be evaluated."""
+    """The started copies of a wave that no node would take again, or of which that cannot be evaluated.
+
+    Of a shard that the run found with copies missing, as many may be missing again: an index with more copies
+    than the nodes can hold has the others wherever the cluster has put them.
+    """
     seen = question.observation
     here = returns(question.policy, view, seen.settings, seen.disks)
-    return tuple(away for name in question.wave.nodes for away in here.away(view, name))
+    found = [away for name in question.wave.nodes for away in here.away(view, name)]
+    spare = _missing_before(question.state) if found else Counter[tuple[str, int]]()
+    spare -= Counter((copy.shard.index_uuid, copy.shard.number) for copy in view.not_started)
+    kept: list[Away] = []
+    for away in found:
+        shard = (away.copy.shard.index_uuid, away.copy.shard.number)
+        kept += [away] if spare[shard] <= 0 else []
+        spare[shard] -= 1
+    return tuple(kept)
+
+
+def _missing_before(state: RunState) -> Counter[tuple[str, int]]:
+    """How many copies of each shard were missing when the run began."""
+    found = Counter[tuple[str, int]]()
+    for one in state.baseline.missing if state.baseline else ():
+        found[one.index_uuid, one.number] += one.count
+    return found
 
 
 def refused_for_good(question: Question, view: ClusterView) -> Iterator[tuple[Away, str]]:
