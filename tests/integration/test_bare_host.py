@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from orchestrator.hosts import exclusion, port
 from orchestrator.hosts.check import Grade, HostCheck, Point, check_host
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import (
     Done,
     Moment,
@@ -30,91 +28,10 @@ from orchestrator.model.policy import Hook
 from orchestrator.model.tuning import FileChange, Reload
 from orchestrator.redact import Redactor
 from tests.integration.hostlab import docker
-from tests.integration.hostlab.hosts import wait_until, write_known_hosts
-from tests.integration.hostlab.images import BASE, HOSTS
-from tests.integration.hostlab.reaching import LabHost, execute
+from tests.integration.hostlab.hosts import wait_until
+from tests.integration.lone_host import LoneHost, lone_host
 from tests.integration.perform_and_wait import PATIENCE, job_ended, killed_at_work
 from tests.integration.script_service import ScriptService
-from tests.integration.sshd import make_key
-
-BUILD_SECONDS = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BareHost:
-    """A running one.
-
-    Attributes:
-        host: its address and its container.
-        identity: the key of both users.
-        known_hosts: with its host key.
-    """
-
-    host: LabHost
-    identity: Path
-    known_hosts: Path
-
-    def settings(self, user: str, service: ServiceSettings, **changes: object) -> HostSettings:
-        """How node `n1` is reached there."""
-        values = {
-            "node": "n1",
-            "address": self.host.address,
-            "user": user,
-            "identities": (str(self.identity),),
-            "known_hosts": (str(self.known_hosts),),
-            "use_agent": False,
-            "ssh_config": (),
-            "service": service,
-        }
-        return HostSettings(**{**values, **changes})
-
-    def run(self, line: str) -> str:
-        """What a shell line prints there, as root and past SSH."""
-        return execute(self.host, line).stdout.strip()
-
-
-def _image() -> str:
-    text = (HOSTS / "Dockerfile.bare").read_text(encoding="utf-8")
-    base = docker.run(("docker", "image", "inspect", "--format", "{{.Id}}", BASE), check=False).stdout.strip()
-    image = f"orchestrator-lab:bare-{hashlib.sha256(f'{base}{text}'.encode()).hexdigest()[:12]}"
-    if docker.run(("docker", "image", "inspect", image), check=False).returncode != 0:
-        docker.run(("docker", "build", "-t", image, "-"), stdin=text, seconds=BUILD_SECONDS)
-    return image
-
-
-@contextmanager
-def bare_host(folder: Path, shared: Path) -> Iterator[BareHost]:
-    """One, until the end of the context.
-
-    Args:
-        folder: for its keys.
-        shared: a folder that is under the same path there.
-    """
-    docker.require_engine()
-    identity = make_key(folder / "id")
-    name = f"orchestrator-lab-bare-{secrets.token_hex(4)}"
-    mounts = ("--tmpfs", "/run", "--tmpfs", "/run/lock", "-v", f"{shared}:{shared}")
-    docker.run(
-        ("docker", "run", "--detach", "--rm", "--name", name, *mounts, _image()), seconds=BUILD_SECONDS
-    )
-    try:
-        address = docker.run(
-            ("docker", "inspect", "--format", "{{.NetworkSettings.IPAddress}}", name)
-        ).stdout.strip()
-        host = LabHost(name="n1", address=address, zone="", container=name)
-        key = identity.with_suffix(".pub").read_text(encoding="utf-8").strip()
-        for home, user in (("/root", "root"), ("/home/deploy", "deploy")):
-            execute(
-                host,
-                f"install -d -m 700 -o {user} {home}/.ssh && echo '{key}' >{home}/.ssh/authorized_keys"
-                f" && chown {user} {home}/.ssh/authorized_keys",
-            )
-        known_hosts = folder / "known_hosts"
-        write_known_hosts(known_hosts, [host])
-        yield BareHost(host=host, identity=identity, known_hosts=known_hosts)
-    finally:
-        docker.run(("docker", "rm", "--force", name), check=False)
-
 
 pytestmark = [pytest.mark.docker, pytest.mark.part(name="services")]
 
@@ -126,11 +43,11 @@ def service(tmp_path: Path) -> ScriptService:
 
 
 @pytest.fixture
-def bare(tmp_path: Path, service: ScriptService) -> Iterator[BareHost]:
+def bare(tmp_path: Path, service: ScriptService) -> Iterator[LoneHost]:
     if docker.unwanted():
         pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
     service.folder.chmod(0o777)
-    with bare_host(tmp_path, service.folder) as host:
+    with lone_host(tmp_path, "bare", "-v", f"{service.folder}:{service.folder}") as host:
         yield host
 
 
@@ -140,7 +57,7 @@ def seen(hosts: Hosts, *, rights: bool = False) -> HostView:
     return reading
 
 
-def living(bare: BareHost, service: ScriptService) -> int:
+def living(bare: LoneHost, service: ScriptService) -> int:
     """How many processes of the service run on the host."""
     file = service.folder / "n1.processes"
     return int(bare.run(f"for p in $(cat {file}); do kill -0 $p && echo $p; done 2>/dev/null | wc -l"))
@@ -148,7 +65,7 @@ def living(bare: BareHost, service: ScriptService) -> int:
 
 @pytest.mark.parametrize(("user", "folder"), [("root", "/run"), ("deploy", "/run/lock"), ("deploy", "/tmp")])
 def test_a_start_sent_again_after_a_kill_is_the_first_one(
-    bare: BareHost, service: ScriptService, user: str, folder: str
+    bare: LoneHost, service: ScriptService, user: str, folder: str
 ) -> None:
     if folder == "/tmp":  # RHEL's /run/lock is root's alone
         bare.run("chmod 755 /run/lock")
@@ -168,7 +85,7 @@ def test_a_start_sent_again_after_a_kill_is_the_first_one(
 
 
 def test_a_root_command_that_cannot_be_ended_keeps_the_lock(
-    bare: BareHost, service: ScriptService, monkeypatch: pytest.MonkeyPatch
+    bare: LoneHost, service: ScriptService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind sudo: this account may end its own processes alone."""
     bare.run("cp /usr/bin/setpriv /usr/local/bin/as-root && chmod 4755 /usr/local/bin/as-root")
@@ -200,7 +117,7 @@ def test_a_root_command_that_cannot_be_ended_keeps_the_lock(
         assert wait_until(lambda: "at work" not in seen(hosts).detail, seconds=PATIENCE)
 
 
-def test_where_the_account_is_root_no_sudo_is_needed(bare: BareHost, service: ScriptService) -> None:
+def test_where_the_account_is_root_no_sudo_is_needed(bare: LoneHost, service: ScriptService) -> None:
     """Stop, start, a hook, tuning and the check of the rights, on a host without sudo."""
     service.start_takes(0)
     settings = bare.settings("root", service.settings(), sudo=Sudo.AUTO)
@@ -224,7 +141,7 @@ def test_where_the_account_is_root_no_sudo_is_needed(bare: BareHost, service: Sc
     assert {one.grade for one in checks(settings)} == {Grade.GOOD}
 
 
-def test_a_host_without_sudo_says_what_to_do(bare: BareHost, service: ScriptService) -> None:
+def test_a_host_without_sudo_says_what_to_do(bare: LoneHost, service: ScriptService) -> None:
     settings = bare.settings("deploy", service.settings(), sudo=Sudo.AUTO)
     with closing(Hosts({"n1": settings})) as hosts:
         stop = hosts.perform(StopNode(node="n1"))

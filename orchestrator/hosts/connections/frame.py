@@ -1,10 +1,11 @@
 """A script that any login shell starts, between two marks in its output, the second with its exit code. Pure.
 
-sshd gives a command line to the account's login shell, and each shell reads quotes, backslashes, `!` and line
-breaks in its own way. So the line has none of them: the script is an argument in which such characters are
-written as `%` and two hexadecimal digits, and `/bin/sh` decodes it. The first mark proves that the script was
-begun, and drops what a login shell prints before it. The exit code is in the output: that of `ssh` may be its
-own, and a login shell may end with 0 although it ran nothing.
+sshd gives a command line to the account's login shell, and each shell reads quotes, backslashes, `!`, `$`,
+`~` and line breaks in its own way, and csh no long words. So the line has none of them: the script is in
+arguments in which such characters are written as `%` and two hexadecimal digits, and `/bin/sh` decodes it.
+The first mark proves that the script was begun. On both streams, what a login shell prints before it and
+after the second is not the script's. The exit code is in the output: that of `ssh` may be its own, and a
+login shell may end with 0 although it ran nothing.
 """
 
 from __future__ import annotations
@@ -20,36 +21,83 @@ _DECODE: Final = (
     "awk -v s=%s -v c=%c -v h=0123456789abcdef -v p=%"
     ' "BEGIN { n = split(ARGV[1], t, p); printf s, t[1]; for (i = 2; i <= n; i++) printf c s,'
     " (index(h, substr(t[i], 1, 1)) - 1) * 16 + index(h, substr(t[i], 2, 1)) - 1, substr(t[i], 3) }"
-    '" "$2"'
+    '" "$*"'
 )
 """It is in every POSIX system and in BusyBox; `base64` and `xxd` are not."""
 _SCRIPT: Final = (
-    f"LC_ALL=C; export LC_ALL; script=$({_DECODE}) || exit {_UNDECODED};"
-    f' echo {_BEGIN}-$1; /bin/sh -c "$script"; code=$?; echo; echo "{_END}-$1 $code"; exit $code'
+    f"LC_ALL=C; export LC_ALL; n=$1; shift; script=$(IFS=; {_DECODE}) || exit {_UNDECODED};"
+    f" echo {_BEGIN}-$n >&2; echo {_BEGIN}-$n;"
+    ' /bin/sh -c "$script"; code=$?;'
+    f' {{ echo; echo "{_END}-$n $code"; }} >&2; echo; echo "{_END}-$n $code"; exit $code'
 )
 """The marks are put together on the host: a command that prints process lists prints no mark."""
 _LONGEST_CODE: Final = 12
-_ENCODED: Final = re.compile(rb"[^ -~]|['\\!%]")
+_LONGEST_WORD: Final = 4000
+"""The C shell takes no word of more than 8 KiB: "Word too long."."""
+_ENCODED: Final = re.compile(rb"[^ -~]|['\\!%$~]")
 _NOT_BEGUN: Final = "the login shell of the account did not run `/bin/sh`"
 
 
 def framed(script: str, nonce: str) -> str:
     """A command line that runs a script under `/bin/sh` between the marks; its input is that of both."""
     encoded = _ENCODED.sub(lambda found: b"%%%02x" % found[0][0], script.encode()).decode()
-    return f"/bin/sh -c '{_SCRIPT}' orchestrate {nonce} '{encoded}'"
+    words = (encoded[at : at + _LONGEST_WORD] for at in range(0, len(encoded), _LONGEST_WORD))
+    return " ".join((f"/bin/sh -c '{_SCRIPT}' orchestrate {nonce}", *(f"'{word}'" for word in words)))
 
 
 class Frame:
-    """Standard output of a framed command: passes on what is between the marks, however it arrives in pieces.
+    """The output of a framed command: passes on what is between the marks, however it arrives in pieces.
 
     Args:
         nonce: of the marks.
-        inner: gets what is between them.
+        streams: get what is between them.
 
     Attributes:
-        begun: whether the first mark has been seen.
-        exit: the exit code at the second mark; None before.
+        stdout: takes standard output.
+        stderr: takes standard error.
     """
+
+    def __init__(self, nonce: str, streams: Streams) -> None:
+        self._streams = streams
+        self.stdout, self.stderr = _Between(nonce, streams.stdout), _Between(nonce, streams.stderr)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the first mark has been seen."""
+        return self.stdout.begun
+
+    @property
+    def exit(self) -> int | None:
+        """The exit code at the second mark; None before."""
+        return self.stdout.exit
+
+    def end(self) -> None:
+        """Pass on what is held: no more output arrives.
+
+        Standard error without a mark is what `ssh` itself says, or of a login shell that redirects it.
+        """
+        self.stdout.add(b"")
+        self.stderr.add(b"")
+        if not self.stderr.begun:
+            self._streams.stderr.add(self.stderr.before().encode())
+
+    def before(self) -> str:
+        """What came on standard error before the first mark, of the login shell or of `ssh` itself."""
+        return self.stderr.before()
+
+    def not_begun(self, code: int) -> CommandResult:
+        """The result of a login shell that ended without the first mark: the script was certainly not run.
+
+        Args:
+            code: of the login shell, not 0: that proves nothing, as where its startup file closes the output.
+        """
+        said = " ".join(f"{self.stdout.before()} {self.stderr.before()}".split())
+        why = f"{_NOT_BEGUN}: {said or 'it printed nothing'}"
+        return CommandResult(exit=code, stdout="", stderr=why)
+
+
+class _Between:
+    """One stream."""
 
     def __init__(self, nonce: str, inner: Captured) -> None:
         self._begin = f"{_BEGIN}-{nonce}\n".encode()
@@ -62,7 +110,7 @@ class Frame:
         self.exit: int | None = None
 
     def add(self, data: bytes) -> None:
-        """Take bytes that were read."""
+        """Take bytes that were read; none at the end."""
         if self.exit is not None:
             return  # of a daemon that keeps the output open
         self._held += data
@@ -72,6 +120,7 @@ class Frame:
                 self._before.add(self._held[: -len(self._begin)])
                 self._held = self._held[-len(self._begin) :]
                 return
+            self._before.add(self._held[:at])
             self.begun, self._held = True, self._held[at + len(self._begin) :]
         found = self._end.search(self._held)
         if found is not None:
@@ -82,14 +131,6 @@ class Frame:
         self._inner.add(self._held[:upto])
         self._held = self._held[upto:]
 
-    def not_begun(self, streams: Streams, code: int) -> CommandResult:
-        """The result of a login shell that ended without the first mark: the script was certainly not run.
-
-        Args:
-            streams: of the command.
-            code: of the login shell, not 0: that proves nothing, as where its startup file closes the output.
-        """
-        self._before.add(self._held)
-        said = " ".join(f"{self._before.text()} {streams.stderr.text()}".split())
-        why = f"{_NOT_BEGUN}: {said or 'it printed nothing'}"
-        return CommandResult(exit=code, stdout="", stderr=why)
+    def before(self) -> str:
+        """What came before the first mark, or so far."""
+        return self._before.text() + ("" if self.begun else self._held.decode(errors="replace"))

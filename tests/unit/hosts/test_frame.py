@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.connection import KEPT_BYTES, Captured, CommandResult, Streams
+from orchestrator.hosts.connection import KEPT_BYTES, CommandResult, Streams
 from orchestrator.hosts.connections.frame import Frame, framed
 
-SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish")
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "rc", "elvish", "xonsh", "posh")
 SCRIPTS = (
     "exit 7",
     'read x; echo "out $x"; echo err >&2; exit 3',
@@ -21,14 +21,16 @@ SCRIPTS = (
     "printf 'gr\u00fc\u00dfe \u20ac\\n'; printf '\\377\\n' | od -An -tx1",
     "if true\nthen\n\techo 'two\nlines'\nfi\n\n",
     ": 'one argument'; echo orchestrate-end-n 0; exit 4",
+    f"# {'x' * 20_000}\necho the end",
+    "",
 )
 
 
 def read(streams: Streams, done: subprocess.CompletedProcess[bytes]) -> Frame:
-    frame = Frame("n", streams.stdout)
-    frame.add(done.stdout)
-    frame.add(b"")
-    streams.stderr.add(done.stderr)
+    frame = Frame("n", streams)
+    frame.stdout.add(done.stdout)
+    frame.stderr.add(done.stderr)
+    frame.end()
     return frame
 
 
@@ -62,9 +64,31 @@ def test_a_login_shell_that_runs_no_script_is_not_begun(tmp_path: Path, ends: in
     done = run(str(shell), "-c", framed("touch it", "n"))
     frame = read(streams, done)
     assert (frame.begun, frame.exit) == (False, None)
-    result = frame.not_begun(streams, done.returncode)
+    result = frame.not_begun(done.returncode)
     assert (result.exit != 0, result.stdout) == (True, "")
     assert result.stderr.endswith("did not run `/bin/sh`: This account is not available.")
+
+
+def test_what_a_login_shell_prints_is_none_of_the_script(tmp_path: Path) -> None:
+    """Before it, and after it: a startup file, `printexitvalue`, a trap at the end."""
+    shell = tmp_path / "shell"
+    noise = "echo greeting; echo 'stty: Inappropriate ioctl' >&2"
+    shell.write_text(f'#!/bin/sh\n{noise}\n/bin/sh -c "$2"\ncode=$?\n{noise}\nexit $code\n')
+    shell.chmod(0o755)
+    streams = Streams()
+    frame = read(streams, run(str(shell), "-c", framed("echo out; echo err >&2; exit 3", "n")))
+    assert (frame.begun, frame.exit) == (True, 3)
+    assert streams.result(3) == CommandResult(exit=3, stdout="out\n", stderr="err\n")
+
+
+def test_what_ssh_itself_says_is_kept() -> None:
+    """It comes without a mark."""
+    streams = Streams()
+    frame = Frame("n", streams)
+    frame.stderr.add(b"Connection to es1 closed by ")
+    frame.stderr.add(b"remote host.\n")
+    frame.end()
+    assert frame.before() == streams.stderr.text() == "Connection to es1 closed by remote host.\n"
 
 
 def test_without_awk_a_script_is_not_begun(tmp_path: Path) -> None:
@@ -72,7 +96,7 @@ def test_without_awk_a_script_is_not_begun(tmp_path: Path) -> None:
     done = run("/usr/bin/env", "-i", f"PATH={tmp_path}", "/bin/sh", "-c", framed("touch it", "n"))
     frame = read(streams, done)
     assert (frame.begun, done.returncode) == (False, 126)
-    assert "awk" in frame.not_begun(streams, done.returncode).stderr
+    assert "awk" in frame.not_begun(done.returncode).stderr
 
 
 WHOLE = b"a greeting\norchestrate-begin-n\ntext\norchestrate-end-x 1\n\norchestrate-end-n 12\nof a daemon"
@@ -91,23 +115,23 @@ def test_frame_finds_marks_however_they_arrive(subtests: pytest.Subtests) -> Non
     ):
         for size in (1, 2, 3, 7, 1000):
             with subtests.test(text=text, size=size):
-                inner = Captured()
-                frame = Frame("n", inner)
+                streams = Streams()
+                frame = Frame("n", streams)
                 for at in range(0, len(text), size):
-                    frame.add(text[at : at + size])
-                frame.add(b"")
-                assert (inner.text(), frame.exit, frame.begun) == found
+                    frame.stdout.add(text[at : at + size])
+                frame.end()
+                assert (streams.stdout.text(), frame.exit, frame.begun) == found
 
 
 def test_a_flood_is_bounded() -> None:
-    inner = Captured()
-    frame = Frame("n", inner)
+    streams = Streams()
+    frame = Frame("n", streams)
     for _ in range(100):
-        frame.add(b"x" * 100_000)
-    assert len(frame._held) < 100
-    frame.add(b"orchestrate-begin-n\n")
+        frame.stdout.add(b"x" * 100_000)
+    assert len(frame.stdout._held) < 100
+    frame.stdout.add(b"orchestrate-begin-n\n")
     for _ in range(100):
-        frame.add(b"x" * 100_000)
-    frame.add(b"\norchestrate-end-n 3\n")
+        frame.stdout.add(b"x" * 100_000)
+    frame.stdout.add(b"\norchestrate-end-n 3\n")
     assert frame.exit == 3
-    assert inner.dropped == 100 * 100_000 - KEPT_BYTES
+    assert streams.stdout.dropped == 100 * 100_000 - KEPT_BYTES

@@ -46,10 +46,10 @@ class OpensshSession:
         Raises:
             LinkError: it ended, and certainly nothing was sent.
         """
-        process, frame, stderr = self.process, self.frame, self.streams.stderr
+        process, frame = self.process, self.frame
         try:
             until = min(self.deadline, self.clock() + within)
-            if process.read(frame, stderr, until, enough=lambda: frame.begun):
+            if process.read(frame.stdout, frame.stderr, until, enough=lambda: frame.begun):
                 self._require_sent()
         except BaseException:
             process.kill()
@@ -58,9 +58,9 @@ class OpensshSession:
 
     def _require_sent(self) -> None:
         """Of a program that has ended or whose command has begun; raises `LinkError`."""
-        said = self.streams.stderr.text()
         if self.frame.begun:
             return
+        said = self.frame.before()
         if was_refused(said):
             raise SessionRefusedError(
                 f"{self.link.name} refused a session: {beginning_of(said.strip(), 200)}"
@@ -78,17 +78,18 @@ class OpensshSession:
         """
         process, frame, streams = self.process, self.frame, self.streams
         try:
-            over = process.read(frame, streams.stderr, self.deadline, enough=lambda: frame.exit is not None)
+            sinks = frame.stdout, frame.stderr
+            over = process.read(*sinks, self.deadline, enough=lambda: frame.exit is not None)
             if over and frame.exit is not None:
-                process.read(frame, streams.stderr, self.clock() + _DRAIN_SECONDS)
-            frame.add(b"")
+                process.read(*sinks, self.clock() + _DRAIN_SECONDS)
+            frame.end()
         finally:
             process.kill()
             code = process.end()
         if frame.exit is not None:
             return streams.result(frame.exit)
         if over and not frame.begun and 0 < code != _OF_SSH_ITSELF:
-            return frame.not_begun(streams, code)
+            return frame.not_begun(code)
         if over:
             self._require_sent()
         name = self.link.name
@@ -140,7 +141,7 @@ def _open(link: Master, order: Order, clock: Callable[[], Seconds]) -> OpensshSe
         link=link,
         order=order,
         process=process,
-        frame=Frame(nonce, streams.stdout),
+        frame=Frame(nonce, streams),
         streams=streams,
         deadline=clock() + order.timeout,
         argv=argv,

@@ -46,7 +46,7 @@ class ChannelSession:
         self._deadline = clock() + order.timeout
         self._nonce = secrets.token_hex(8)
         self.streams = Streams(order.keep)
-        self._frame = Frame(self._nonce, self.streams.stdout)
+        self._frame = Frame(self._nonce, self.streams)
 
     def abort(self) -> None:
         """Close the channel. One whose connection was lost a moment ago raises, and is closed with it."""
@@ -61,7 +61,7 @@ class ChannelSession:
             if not self._send():
                 return self.streams.lost(f"{hop} gave no answer within {timeout:g} s", timed_out=True)
             over = self._read()
-            self._frame.add(b"")
+            self._frame.end()
             if self._frame.exit is not None:
                 return self.streams.result(self._frame.exit)
             if not over:
@@ -70,7 +70,7 @@ class ChannelSession:
             code = self._channel.recv_exit_status() if ready else _NO_EXIT_CODE
             # With all output read, a missing first mark shows that the script was not begun.
             if code > 0 and not self._frame.begun and self._channel.eof_received:
-                return self._frame.not_begun(self.streams, code)
+                return self._frame.not_begun(code)
         except (paramiko.SSHException, OSError, EOFError) as error:
             return self.streams.lost(f"the connection to {hop} was lost: {error}", timed_out=False)
         finally:
@@ -139,9 +139,9 @@ class ChannelSession:
         found = False
         for _ in range(_READS_A_TURN):
             if self._channel.recv_ready():
-                self._frame.add(self._channel.recv(_READ_BYTES))
+                self._frame.stdout.add(self._channel.recv(_READ_BYTES))
             elif self._channel.recv_stderr_ready():
-                self.streams.stderr.add(self._channel.recv_stderr(_READ_BYTES))
+                self._frame.stderr.add(self._channel.recv_stderr(_READ_BYTES))
             else:
                 break
             found = True
