@@ -13,21 +13,28 @@ from typing import Final
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.sudo_question import ONLY_DOAS, REFUSE_DOAS
 
-_REFUSALS: Final = re.compile(
-    r"sudo: a (?:password|terminal) is required|sudo: no (?:password|tty)|incorrect password attempt"
-    r"|you must have a tty|not allowed to (?:execute|run)|may not run sudo|not in the sudoers file"
-    r"|no new privileges|effective uid is not 0|must be owned by uid 0|sudo: \S+: command not found"
-    r"|sudo: unknown user|sudo: not found|sudo: command not found|account validation failure|Sorry, try again"
-    r"|sudo(?:-rs)?: (?:I'm sorry .*I'm afraid I can't do that|interactive authentication is required"
-    r"|Authentication failed, try again|[Mm]aximum \d+ incorrect authentication attempts)"
+_WRONG: Final = (
+    "incorrect password attempt|Sorry, try again|[Aa]uthentication failed, try again"
+    "|[Mm]aximum [0-9]+ incorrect authentication attempt|sudo(-rs)?: PAM error: "
 )
-"""Wordings of sudo 1.7 to 1.9 under LC_ALL=C, the last two lines of sudo-rs 0.2, seen on 0.2.5.
+"""What sudo and sudo-rs print when they refuse a password, as an extended regular expression.
+
+sudo-rs with `passwd_tries=1` prints the number alone, and the error of PAM where that counts failures.
+"""
+
+_REFUSALS: Final = re.compile(
+    r"sudo: a (?:password|terminal) is required|sudo: no (?:password|tty)"
+    r"|you must have a tty|not allowed to (?:execute|run)|may not run sudo|not in the sudoers file"
+    r"|no new privileges|effective uid is not 0|must be owned by uid 0|sudo(?:-rs)?: \S+: command not found"
+    r"|sudo: unknown user|sudo: not found|sudo: command not found|[Aa]ccount validation failure"
+    r"|sudo(?:-rs)?: (?:I'm sorry .*I'm afraid I can't do that|interactive authentication is required)"
+    rf"|{_WRONG}"
+)
+"""Wordings of sudo 1.7 to 1.9 and sudo-rs 0.2 under LC_ALL=C; the latter seen on 0.2.5.
 
 `sudo: unable to resolve host` is only a warning: not here.
 """
 
-_WRONG: Final = "incorrect password attempt|Sorry, try again|[Aa]uthentication failed, try again"
-"""What sudo and sudo-rs print when they refuse a password, as an extended regular expression."""
 _MISSING: Final = re.compile(r"sudo: (?:command )?not found")
 """A shell's message if sudo is missing."""
 PAGE: Final = "docs/how-to/least-rights.md"
