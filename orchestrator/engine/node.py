@@ -21,7 +21,7 @@ from typing import Final
 
 from orchestrator.engine import limits, upgrade
 from orchestrator.engine.progress import Mark, NodeProgress
-from orchestrator.engine.sight import Sight, sight
+from orchestrator.engine.sight import Sight, lives_on, sight
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
@@ -335,7 +335,20 @@ def _stop(_situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _to_stopped(situation: Situation, node: NodeProgress) -> _Did:
-    return _Did(enter=NodePhase.STOPPED, why=_said(situation, node))
+    """Not while the cluster has the same process: a service may end without it, and work would be done on it.
+
+    As where a signal ends `docker run`, and its container runs on. An old list soon has it no more.
+    """
+    if situation.goal(node) is Goal.BRING_UP or not lives_on(situation, node):
+        return _Did(enter=NodePhase.STOPPED, why=_said(situation, node))
+    limit = limits.stop(situation.state, node)
+    if not limit.is_over(situation.seen.at):
+        return _WAIT
+    why = (
+        f"{node.name} did not stop within {limit.seconds:.0f} s: its service has ended"
+        f" ({_said(situation, node)}), and the cluster still has its process"
+    )
+    return _Did(flip=why, overdue=True)
 
 
 def _to_starting(situation: Situation, node: NodeProgress) -> _Did:

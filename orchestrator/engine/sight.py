@@ -52,8 +52,7 @@ def sight(situation: Situation, node: NodeProgress) -> Sight:
     member = situation.member(node.name)
     in_hand = node.phase in GOING_UP_OR_DOWN
     runs = service is ServiceState.RUNNING
-    same = member is not None and node.life is not None and member.incarnation.is_same_as(node.life)
-    if same and not node.over:
+    if lives_on(situation, node):
         return Sight.SAME if runs or not in_hand else Sight.UNKNOWN
     if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
         certain = runs or not in_hand or node.doubt is None
@@ -63,6 +62,14 @@ def sight(situation: Situation, node: NodeProgress) -> Sight:
     if situation.view is not None and member is None:
         return Sight.LEFT
     return Sight.UNKNOWN
+
+
+def lives_on(situation: Situation, node: NodeProgress) -> bool:
+    """Whether the cluster has a node with the process that the run has recorded, whatever its host says."""
+    member = situation.member(node.name)
+    if member is None or node.life is None or node.over:
+        return False
+    return member.incarnation.is_same_as(node.life)
 
 
 def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:

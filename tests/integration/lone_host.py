@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from tests.integration.hostlab import docker
-from tests.integration.hostlab.hosts import write_known_hosts
+from tests.integration.hostlab.hosts import wait_until, write_known_hosts
 from tests.integration.hostlab.images import BASE, HOSTS
 from tests.integration.hostlab.reaching import LabHost, execute
 from tests.integration.sshd import make_key
@@ -66,6 +66,20 @@ class LoneHost:
             f"install -d -o {owner} $(dirname {path}); cat >{path} <<'END_OF_FILE'\n{text}\nEND_OF_FILE\n"
             f"chown {owner} {path}"
         )
+
+    def unit(self, *lines: str) -> None:
+        """Have a unit `elasticsearch` of these lines."""
+        self.write("/etc/systemd/system/elasticsearch.service", "\n".join(("[Service]", *lines)))
+        self.run("systemctl daemon-reload; systemctl reset-failed elasticsearch || true")
+
+
+@contextmanager
+def accounts_host(folder: Path) -> Iterator[LoneHost]:
+    """One with systemd, whose unit `elasticsearch` is a process that sleeps, until the end of the context."""
+    with lone_host(folder, "accounts", *systemd_options()) as host:
+        assert wait_until(lambda: host.run("systemctl is-active ssh", check=False) == "active", seconds=60)
+        host.unit("ExecStart=/usr/bin/sleep infinity")
+        yield host
 
 
 def systemd_options() -> tuple[str, ...]:

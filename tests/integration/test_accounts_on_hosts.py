@@ -18,14 +18,13 @@ from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.redact import Redactor
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until
-from tests.integration.lone_host import LoneHost, lone_host, systemd_options
+from tests.integration.lone_host import LoneHost, accounts_host
 
 pytestmark = [pytest.mark.docker, pytest.mark.part(name="services"), pytest.mark.timeout(2400)]
 
 SHELLS = ("bash", "csh", "dash", "elvish", "fish", "ksh", "mksh", "posh", "rc", "tcsh", "xonsh", "zsh")
 UNIT = ServiceSettings(manager=Manager.SYSTEMD, unit="elasticsearch")
 OTHER = ServiceSettings(manager=Manager.SYSTEMD, unit="ssh")
-SLEEPING = "[Service]\nExecStart=/usr/bin/sleep infinity\n"
 QUOTES = r"""
 read x; echo "out $x" 'it'\''s' "q"'\n' '!x' '!!' '[a]' {a,b} '$HOME' '~' '%27' '^a' 'café' `echo c` "$#"
 echo err >&2
@@ -39,10 +38,7 @@ LONG = f"# {'x' * 20_000}\necho the end"
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoneHost]:
     if docker.unwanted():
         pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
-    with lone_host(tmp_path_factory.mktemp("host"), "accounts", *systemd_options()) as made:
-        assert wait_until(lambda: made.run("systemctl is-active ssh", check=False) == "active", seconds=60)
-        made.write("/etc/systemd/system/elasticsearch.service", SLEEPING)
-        made.run("systemctl daemon-reload")
+    with accounts_host(tmp_path_factory.mktemp("host")) as made:
         yield made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -116,6 +117,25 @@ def test_a_host_that_hangs_in_stop_has_a_start_queued_behind_it(scene_on: SceneO
     scene.repair(scene.victim)
     scene.run("resume", "--yes")
     scene.assert_left(scene.cluster.names)
+
+
+def test_a_stop_that_leaves_the_process_is_followed_by_no_work(scene_on: SceneOn) -> None:
+    """systemd says that the service has ended, as where it ends `docker run` alone; the node serves on."""
+    scene = scene_on()
+    cluster, victim = scene.cluster, scene.victim
+    scene.overlay(victim, "KillMode=none")
+    hook = {"run": "echo now >/tmp/hook-runs"}
+    said = scene.restart(code=4, hooks={"while_stopped": [hook]}, deadlines={"stop": "8s"})
+    assert re.search(
+        rf"{victim} did not stop within 8 s: its service has ended \(.*the cluster still has", said
+    )
+    assert not exists(cluster, victim, "/tmp/hook-runs")
+    assert scene.restarted() == set()
+    assert scene.left() == "nothing"
+    cluster.exec(victim, "pkill -u node java; while pgrep -u node java; do sleep 0.2; done")
+    scene.repair(victim)
+    scene.run("resume", "--yes", "--retry-failed")
+    scene.assert_left(cluster.names)
 
 
 @pytest.mark.proves("full-disk")

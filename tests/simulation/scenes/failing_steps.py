@@ -346,7 +346,7 @@ _HOOKS: Final = (
         hooks={ES2: ["before_stop", *IN_SERVICE]},
     ),
     Scene(name="HookUnproven: one that ran beside a process that rose runs in another turn",
-        of=zoned, nodes={"es5": {"stop_seconds": 4.2, "start_seconds": 1.0}},
+        of=zoned, nodes={"es5": {"stop_seconds": 3.8, "start_seconds": 1.0}},
         wanted=by_zone(reboot=True, hooks=Hooks(while_stopped=(Hook(run="install {node}"),))),
         befalls=[
             first(mishaps.RisesByItself(node=NodeName("es5"), after=2.0)), unheard("reboot", target=ES2)

@@ -163,6 +163,21 @@ def test_a_cycle_of_moves_is_a_defect_and_no_endless_loop(monkeypatch: pytest.Mo
         turned(situation(node_in(REJOINED), "gone", "absent"))
 
 
+def test_a_service_that_ends_without_its_process_is_no_stop() -> None:
+    """As where a signal ends `docker run`, and not its container."""
+    node = node_in(STOPPING)
+    assert effect(turned(situation(node, "gone", "absent"))).startswith(">stopped")
+    assert effect(turned(situation(node, "gone", "no master"))).startswith(">stopped")
+    assert effect(turned(situation(node, "gone", "new"))).startswith(">stopped")
+    for service in ("gone", "failed"):
+        assert effect(turned(situation(node, service, "same"))) == ""
+        late = turned(situation(node_in(STOPPING, since=LONG), service, "same"))
+        assert effect(late) == "flip"
+        assert f"its service has ended ({service}), and the cluster still has its process" in str(late.flip)
+        back = turned(situation(node, service, "same", goal=Goal.BRING_UP))
+        assert effect(back) == ">stopped >starting start"
+
+
 # Nodes that a lost stop took down ------------------------------------
 
 REACH: Final = policy().deadlines.stop
