@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until, write_known_hosts
@@ -101,13 +103,15 @@ def _image(kind: str) -> str:
 
 @contextmanager
 def lone_host(folder: Path, kind: str, *options: str) -> Iterator[LoneHost]:
-    """One, until the end of the context.
+    """One, until the end of the context; without it, where they are not wanted, the test is skipped.
 
     Args:
         folder: for its keys.
         kind: the suffix of its Dockerfile.
         options: more of `docker run`.
     """
+    if docker.unwanted():
+        pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
     docker.require_engine()
     identity = make_key(folder / "id")
     name = f"orchestrator-lab-{kind}-{secrets.token_hex(4)}"
