@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "stop",
     "status",
     "history",
+    "report",
     "init",
     "validate",
     "rehearse",

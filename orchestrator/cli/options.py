@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast, get_type_hints
 
 import typer
@@ -29,6 +30,20 @@ class Output(Enum):
     def for_people(self) -> bool:
         """Whether it is text, and not JSON for programs."""
         return self is not Output.JSON
+
+
+class Tabular(Enum):
+    """Output format of a command whose result is a table, too."""
+
+    TEXT = "text"
+    PLAIN = "plain"
+    JSON = "json"
+    CSV = "csv"
+
+    @property
+    def of_messages(self) -> Output:
+        """The format of what the command prints beside the table."""
+        return Output.TEXT if self is Tabular.CSV else Output(self.value)
 
 
 def by_name(flag: str, help_: str, offered: Callable[[str], list[str]]) -> Any:
@@ -67,6 +82,14 @@ OutputMode = Annotated[
         "--output",
         help="Text, plain text for logs and screen readers (no colours, no redrawing), or JSON lines.",
     ),
+]
+TabularMode = Annotated[
+    Tabular,
+    typer.Option("--output", help="Text, plain text, JSON lines, or CSV with a row for each node."),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write the page to this file, for its owner alone.", metavar="FILE"),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
 YesToOne = Annotated[bool, typer.Option("--yes", help="Do not ask, if there is exactly one such run.")]

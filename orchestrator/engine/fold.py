@@ -203,6 +203,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case (
             ev.NodeRecovered()
             | ev.OwedAgain()
+            | ev.ClusterSampled()
             | ev.StoodDown()
             | GatesPassed()
             | TuningApplied()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from orchestrator.model.action import Action, Purpose
-from orchestrator.model.cluster import Incarnation, NodeName, require_address
+from orchestrator.model.cluster import Health, Incarnation, NodeName, require_address
 from orchestrator.model.gate_event import GateEvent
 from orchestrator.model.handoff_event import HandoffEvent
 from orchestrator.model.host_event import HostEvent
@@ -410,6 +410,24 @@ class StoodStill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSampled:
+    """The health of the cluster in one reading, by its routing table: recorded when it changes.
+
+    It is for the report alone. The number of samples is bounded, and a run on Riak has none.
+
+    Attributes:
+        read: when the reading began.
+        unassigned: copies without a node; `recovering`: copies that are being recovered.
+    """
+
+    read: Instant
+    health: Health
+    unassigned: int
+    recovering: int
+    event: Literal["cluster_sampled"] = "cluster_sampled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDone:
     """Owed work of a node is done: read on its host, or settled by the policy (`on_failure: warn`)."""
 
@@ -570,6 +588,7 @@ Event: TypeAlias = (
     | RedExcused
     | MembersMissed
     | StoodStill
+    | ClusterSampled
     | WorkDone
     | HookUnproven
     | OwedAgain

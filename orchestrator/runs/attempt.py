@@ -16,6 +16,7 @@ from orchestrator.model.policy import Kind
 from orchestrator.runs.connection import Connection, Process, RunJournal, Watched
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.loop import Loop, Ports
+from orchestrator.runtime.sampling import no_samples
 from orchestrator.runtime.signals import strongest
 from orchestrator.view.progress import ListeningCluster
 from orchestrator.view.text import counted
@@ -99,6 +100,7 @@ def drive(attempt: Attempt) -> RunState:
                 listener=listener,
                 reporter=reporter,
                 gates=ports.gates(state.begun.policy.gates),
+                sample=no_samples if attempt.kind is Kind.RIAK else process.sampler(),
             ),
             asked=strongest(own, left),
             workers=process.workers,
@@ -113,6 +115,7 @@ def drive(attempt: Attempt) -> RunState:
                 process.warn(_unwritten(attempt.state, loop.unwritten))
             if attempt.state.phase is Phase.ENDED:
                 _let_go(attempt, process)
+                process.ended(attempt.journal.run)
     attempt.then(attempt.state)
     return attempt.state
 

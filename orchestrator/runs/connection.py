@@ -41,6 +41,7 @@ from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.listener import ThreadedListener
 from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.sampling import Sampler, Sampling
 from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateMissing, StateStore
 from orchestrator.runtime.taking import Terms
@@ -270,6 +271,8 @@ class Process:
         terms: the times of the lease.
         order: in which cluster and hosts are read.
         workers: hosts worked on at once.
+        sampler: makes the sampling of one attempt: which readings of health are recorded.
+        ended: called with the id of a run when an attempt has ended, after its last event.
     """
 
     clock: Clock
@@ -289,6 +292,8 @@ class Process:
     terms: Terms = field(default_factory=Terms)
     order: Order = Order.AT_ONCE
     workers: int = 16
+    sampler: Callable[[], Sampling] = Sampler
+    ended: Callable[[str], None] = lambda _run: None
 
     def warn(self, message: str) -> None:
         """Show a warning that does not stop the request."""

@@ -222,11 +222,16 @@ def _unsaved(path: Path, what: str, error: Exception) -> ConfigError:
 
 
 def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
-    """Write it whole or not at all, for its owner alone: it holds hooks as they were written.
+    """Write what is ready for JSON, as `write_whole` does: it holds hooks as they were written."""
+    write_whole(path, json.dumps(content, indent=1) + "\n", what)
+
+
+def write_whole(path: Path, text: str, what: str) -> None:
+    """Write a file whole or not at all, for its owner alone.
 
     Args:
         path: where to.
-        content: what is ready for JSON.
+        text: all of it.
         what: its name in messages, such as `plan`.
 
     Raises:
@@ -238,8 +243,8 @@ def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
         target = path.resolve()
         number, beside = tempfile.mkstemp(prefix=f".{what}-", dir=target.parent)
         try:
-            with os.fdopen(number, "w") as stream:
-                stream.write(json.dumps(content, indent=1) + "\n")
+            with os.fdopen(number, "w", encoding="utf-8") as stream:
+                stream.write(text)
             Path(beside).replace(target)
         except BaseException:
             Path(beside).unlink()

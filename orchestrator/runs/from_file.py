@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,10 +24,10 @@ from orchestrator.config.lookup import Places, Wanted, find, standard_places
 from orchestrator.config.playbook import Playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
 from orchestrator.config.riak_playbook import LOCATION
-from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
+from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
 from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
-from orchestrator.errors import UsageError
+from orchestrator.errors import ConfigError, UsageError
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.registry import RULES
@@ -61,6 +61,7 @@ from orchestrator.runs.file_hosts import (
     run_here,
     tls_of,
 )
+from orchestrator.runs.report import write_at_end
 from orchestrator.runs.selection import predicate_names, require_cluster
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import named_state
@@ -154,9 +155,9 @@ class FilePorts:
         owed: the subjects that the ledger of tuning still has of a node.
     """
 
-    def __init__(self, file: HostsFile, files: Files, clock: Clock) -> None:
+    def __init__(self, file: HostsFile, files: Files, clock: Clock, redact: Redactor | None = None) -> None:
         self.file, self._files, self._clock = file, files, clock
-        self.redact = Redactor()
+        self.redact = redact or Redactor()
         self.resolver = SecretResolver(
             environment=files.environment, folder=file.path.parent, home=files.home, learn=self.redact.learn
         )
@@ -334,6 +335,16 @@ class FilePorts:
             redact=self.redact.without_known,
         )
 
+    def learn_secrets(self, references: Iterable[SecretReference]) -> None:
+        """Have `redact` remove these secrets and those of the file that can be read without a command.
+
+        A command may ask a person for a password, and what it prints is in no journal.
+        """
+        for reference in (*self.file.secret_references(), *references):
+            if reference.scheme is not Scheme.COMMAND:
+                with suppress(ConfigError):
+                    self._secret(str(reference))
+
     def _runner(self) -> HostRunner:
         """What runs commands on the machines of a Riak cluster."""
         return HostRunner(lambda node: self.hosts({node: self._address(node)}))
@@ -440,9 +451,13 @@ def connection_to(ports: FilePorts, files: Files, process: Process, state: str |
         process: this process.
         state: URL of the state database; None looks in the usual places.
     """
+
+    def ended(run: str) -> None:
+        write_at_end(connection, run, ports.redact)
+
     connection = Connection(
         ports=ports,
-        process=process,
+        process=replace(process, ended=ended),
         open_state=lambda access: open_store(state, files.environment, access=access, home=files.home),
         kept_in=named_state(state, files.environment),
     )

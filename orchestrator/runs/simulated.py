@@ -45,6 +45,7 @@ from orchestrator.runs.takeover import claim, new_run, release, repair
 from orchestrator.runs.unfinished import restoration, resumption
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.sampling import Sampling, no_samples
 from orchestrator.simulation import turns
 from orchestrator.simulation.beginning import do_without, note_what_is, start_of
 from orchestrator.simulation.fate import Fate
@@ -82,6 +83,7 @@ class Simulation:
         order: in which cluster and hosts are read.
         common: what it shares with other programs on this cluster.
         state: its state database; None is one in memory.
+        sampler: which readings of health its runs record.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Simulation:
         order: Order = Order.CLUSTER_FIRST,
         common: Common | None = None,
         state: Engine | None = None,
+        sampler: Callable[[], Sampling] = lambda: no_samples,
     ) -> None:
         self.world = world
         self.seams = Seams()
@@ -119,7 +122,7 @@ class Simulation:
         self.cluster.process = self.hosts.process = self.process
         self.run, (self.operator, self.host) = run, operator
         self._began: dict[str, Instant] = {run: world.agenda.now}
-        self.order = order
+        self.order, self.sampler = order, sampler
         self.requests_left = 0
         self._policy, self._state, self.shares_state = policy, state, state is not None
         self._given_back: weakref.finalize[[Engine], Simulation] | None = None
@@ -232,6 +235,7 @@ class Simulation:
             run_id=lambda _now, _dice: self._new_run(),
             order=self.order,
             workers=1,
+            sampler=self.sampler,
         )
         return Connection(
             ports=SimulatedPorts(self), process=process, open_state=lambda _access: self._store()

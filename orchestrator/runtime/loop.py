@@ -14,6 +14,7 @@ It guarantees:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,6 +57,7 @@ from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.executor import Executor, VerbDefect
 from orchestrator.runtime.guard import barred, blind_restores, blind_starts, busy_hosts, unsent
 from orchestrator.runtime.lookout import Lookout, Order
+from orchestrator.runtime.sampling import Sampling, no_samples
 from orchestrator.runtime.signals import Asked
 from orchestrator.untrusted import visible
 
@@ -73,6 +75,7 @@ class Ports:
 
     Attributes:
         gates: None if the playbook has no gates; if it has some, they count as closed.
+        sample: records readings for the report.
     """
 
     cluster: ClusterPort
@@ -83,6 +86,7 @@ class Ports:
     listener: Listener
     reporter: Reporter
     gates: GatePort | None = None
+    sample: Sampling = no_samples
 
 
 class Loop:
@@ -112,6 +116,7 @@ class Loop:
         )
         self._executor = Executor(ports.cluster, ports.hosts, workers=workers)
         self._unwritten: list[Event] = []
+        self._samples: list[Event] = []
         self._journal_is_ours = True
         self._busy: set[NodeName] = set()
         self._last = Decision()
@@ -243,6 +248,7 @@ class Loop:
     def turn(self, observation: Observation) -> None:
         """One decision and its actions."""
         self._heed_refusals(refusals.of_reading(self.state, observation.cluster, self._ports.clock.now()))
+        self._samples += self._ports.sample(observation)
         decision = decide(self.state, observation, self._ports.clock.now())
         self._last = decision
         if not self._commit(decision):
@@ -251,7 +257,17 @@ class Loop:
         if decision.actions:
             self._act(decision.actions)
         elif decision.watch is not None:
+            with suppress(CommitInDoubt):  # they are kept, and written with the next events
+                self._write(self._sampled(), binding=False)
             self._ports.listener.listen(decision.watch)
+
+    def _sampled(self) -> Sequence[Event]:
+        """The samples since the last commit. They are committed with other events, or while the run waits.
+
+        So none delays an action. If the journal cannot be written, they are lost.
+        """
+        samples, self._samples = self._samples, []
+        return samples
 
     def _asked_more(self) -> bool:
         return self._asked()[0] > self.state.process.request
@@ -305,7 +321,8 @@ class Loop:
         if not decision.events:
             return True
         try:
-            if self._write(decision.events, binding=self._may_act_unjournalled()):
+            events = (*self._sampled(), *decision.events)
+            if self._write(events, binding=self._may_act_unjournalled()):
                 return True
         except CommitInDoubt as doubt:
             if self._settle(decision, doubt):

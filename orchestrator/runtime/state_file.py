@@ -42,6 +42,18 @@ def file_to_read(given: str | None, environment: Mapping[str, str], *, home: Pat
     return Path(path) if named.startswith(_SQLITE) and "?" not in path else None
 
 
+def reports_folder(database: str | None, environment: Mapping[str, str], *, home: Path) -> Path:
+    """The folder of the pages of runs: beside the state file, or where it is usually if there is none.
+
+    Args:
+        database: the state file; None if the state is in a database server.
+        environment: of the process.
+        home: the operator's home.
+    """
+    file = Path(database) if database else standard_file(environment, home=home, only_read=False)
+    return file.parent / "reports"
+
+
 def usable(file: Path) -> bool:
     """Whether this account can write the file, and the folder for the rollback journal beside it."""
     folder = file.parent

@@ -35,7 +35,7 @@ from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.merges import merges_query, past_merges
 from orchestrator.runtime.order import Holder, heir, holders, latest
 from orchestrator.runtime.sqllease import SqlLease
-from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE
+from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE, reports_folder
 from orchestrator.runtime.unwritten import UnwrittenMark
 
 FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
@@ -93,6 +93,7 @@ class StateStore:
         shared: whether others can write it, so that a recorded command may be theirs.
         journals: creates the journal of a run, like `SqlJournal`.
         state: the database as after `--state`, without a password; empty for the usual place.
+        reports: the folder of the pages of its runs; None has none.
     """
 
     def __init__(
@@ -103,8 +104,9 @@ class StateStore:
         shared: bool = False,
         journals: Callable[[Engine, str, int | None, str | None], SqlJournal] | None = None,
         state: str = "",
+        reports: Path | None = None,
     ) -> None:
-        self._engine, self._journals = engine, journals
+        self._engine, self._journals, self.reports = engine, journals, reports
         self.where, self.shared, self.state = where or place_of(engine), shared, state
 
     def command(self, verb: str, *words: str) -> str:
@@ -316,7 +318,14 @@ def open_store(
     except JournalError:
         engine.dispose()
         raise
-    return StateStore(engine, where=where, shared=is_shared(found), state=named_state(url, environment))
+    database = found.database if found.get_backend_name() == "sqlite" else None
+    return StateStore(
+        engine,
+        where=where,
+        shared=is_shared(found),
+        state=named_state(url, environment),
+        reports=reports_folder(database, environment, home=home or Path.home()),
+    )
 
 
 def _nothing_there(url: URL) -> bool:

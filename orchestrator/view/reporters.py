@@ -16,6 +16,7 @@ from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
     ActionSent,
+    ClusterSampled,
     Event,
     PhaseEntered,
     Record,
@@ -98,8 +99,10 @@ class Pace:
 
 
 def repeats(event: Event) -> bool:
-    """Whether the line of another event says the same to people: `Requested`, or the settings one by one."""
+    """Whether an event has no line: another line says the same to people, or it is only for the report."""
     match event:
+        case ClusterSampled():
+            return True
         case StandingDown(outcome=Outcome.INTERRUPTED, reason=reason):
             return "; " not in reason  # merges that continue in the cluster are named there alone
         case PhaseEntered(node=None, to=to):

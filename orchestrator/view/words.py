@@ -85,6 +85,7 @@ _Sight: TypeAlias = (
     | ev.RedExcused
     | ev.MembersMissed
     | ev.StoodStill
+    | ev.ClusterSampled
     | ev.WorkDone
     | ev.HookUnproven
     | ev.OwedAgain
@@ -153,6 +154,9 @@ def _sight(event: _Sight) -> str:
         case ev.StoodStill(nodes=nodes, seconds=seconds):
             named = f" ({listed(list(nodes), 5)})" if nodes else ""
             return f"no reading for over 30 s: waiting limits are extended by {duration(seconds)}{named}"
+        case ev.ClusterSampled(health=health, unassigned=unassigned, recovering=recovering):
+            without = counted(unassigned, "copy", "copies")
+            return f"cluster {health.value}: {without} unassigned, {recovering} recovering"
         case ev.WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case ev.HookUnproven(node=node, number=number):

@@ -35,8 +35,13 @@ def test_the_names_that_a_tab_completes_are_those_of_now() -> None:
 def test_the_manual_pages_are_those_of_the_commands() -> None:
     written = {page.name: page.read_text() for page in man_pages.FOLDER.glob("*.1")}
     assert written == man_pages.pages(), "run: make docs"
-    assert {"orchestrate.1", "orchestrate-restart.1", "orchestrate-tune-apply.1"} <= set(written)
-    assert "orchestrate-report.1" not in written, "it is not in this version"
+    assert {
+        "orchestrate.1",
+        "orchestrate-restart.1",
+        "orchestrate-tune-apply.1",
+        "orchestrate-report.1",
+    } <= set(written)
+    assert "orchestrate-fleet.1" not in written, "it is not in this version"
 
 
 def test_a_line_of_a_manual_page_is_no_request_by_accident() -> None:

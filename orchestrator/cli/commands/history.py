@@ -6,9 +6,15 @@ from orchestrator.cli import options as opt
 
 
 def history(
-    cluster: opt.AnyCluster = None, output: opt.OutputMode = opt.Output.TEXT, state: opt.State = None
+    cluster: opt.AnyCluster = None,
+    html: opt.Html = None,
+    output: opt.TabularMode = opt.Tabular.TEXT,
+    state: opt.State = None,
 ) -> int:
-    """Show past runs and their time per node."""
-    from orchestrator.cli.work.status import show_history
+    """Show past runs and their time per node.
 
-    return show_history(cluster, output=output, state=state)
+    --html writes a page with the seconds per node over time, by version, which links the pages of the runs.
+    """
+    from orchestrator.cli.work.report import show_history
+
+    return show_history(cluster, html=html, output=output, state=state)

@@ -1,4 +1,4 @@
-"""Progress of a run, and times of past runs: read from the journal, even while the run writes it.
+"""Progress of a run: read from the journal, even while the run writes it.
 
 The journal of a run that no process continues is certain only until its last record: the cluster is read too.
 """
@@ -15,7 +15,7 @@ from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.runs.cluster_now import read_now
 from orchestrator.runs.connection import ClusterPorts
-from orchestrator.runs.find_run import Wanted, find_run, histories
+from orchestrator.runs.find_run import Wanted, find_run
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.recorded import PastRun
 from orchestrator.runtime.clock import SystemClock
@@ -23,7 +23,6 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.view.cluster_now import ClusterNow, compare
-from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.progress import not_restored
 from orchestrator.view.status import status_object, status_text
 
@@ -109,28 +108,3 @@ def _reach(past: PastRun, cluster: str | None, context: Context) -> Callable[[],
         return FilePorts(files.cluster(name), files, SystemClock())
 
     return reach
-
-
-def show_history(cluster: str | None, *, output: Output, state: str | None) -> int:
-    """Show past runs. Returns the exit code.
-
-    Raises:
-        UsageError: there is none.
-    """
-    context = context_of(output)
-    name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.READ) as store:
-        past = histories(store, cluster=name)
-        runs = [
-            found
-            for entry, records in past
-            if (found := past_run(records, entry.outcome, unwritten=entry.unwritten))
-        ]
-        if not runs:
-            find_run(store, Wanted.SHOW, cluster=name)  # none to show is an error, as for `status`
-    if context.output is Output.JSON:
-        for line in history_object(runs):
-            context.say_json(line)
-    else:
-        context.say(*history_text(runs).splitlines())
-    return int(context.end(ExitCode.DONE, runs=len(runs)))

@@ -1,0 +1,125 @@
+"""The report of a run: its public records from the state, and the page that is written at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.errors import JournalError, UsageError
+from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.policy import Kind
+from orchestrator.runs.connection import Connection
+from orchestrator.runs.files import write_whole
+from orchestrator.runtime.codec import decode_event, encode_event
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import StateStore
+from orchestrator.untrusted import UntrustedValue, in_path, visible
+from orchestrator.view.report.facts import REPORTED, Facts, cleaned, facts_of
+from orchestrator.view.reporters import Sentences
+
+_OF_A_GROUP: Final = 0o2020
+"""The mode of a folder that a group shares: its members may write, and what is made in it is the group's."""
+
+
+def facts_of_run(
+    store: StateStore,
+    run: str,
+    redact: Callable[[str], str],
+    *,
+    outcome: str | None = None,
+    now: float | None = None,
+) -> Facts:
+    """The facts of a run, without secrets.
+
+    Args:
+        store: the state.
+        run: its id.
+        redact: removes secrets from every text.
+        outcome: of the run, if its own journal has none.
+        now: the current time, of a run that is under way.
+
+    Raises:
+        JournalError: the journal cannot be read, or the run never began.
+    """
+    records = store.replay(run)
+    begun = next((one.event for one in records if isinstance(one.event, RunStarted)), None)
+    if begun is None:
+        raise JournalError(f"run {run} was killed before it began: there is nothing to report")
+    return facts_of(_public(records, begun.policy.kind, redact), outcome=outcome, now=now)
+
+
+def _public(
+    records: tuple[Record, ...], kind: Kind, redact: Callable[[str], str]
+) -> Iterator[dict[str, Any]]:
+    """The records as `--output json` has them, cleaned, each with its sentence.
+
+    A sentence is made of the cleaned event: it may be shortened, and half of a secret is not recognized.
+    """
+    sentences, clean = Sentences(kind), cache(lambda text: visible(redact(text)))
+    for record in records:
+        event = cleaned(encode_event(record.event), clean)
+        said = ""
+        if event["event"] in REPORTED:
+            with suppress(
+                JournalError
+            ):  # a cleaned name may be no name: the event is shown without a sentence
+                said = sentences(decode_event(event))
+        elif isinstance(record.event, RunStarted):
+            sentences(record.event)  # what a restore lists is said in other words
+        yield {"run": clean(record.run), "sequence": record.sequence, "at": record.at, **event, "said": said}
+
+
+def page_of(store: StateStore, run: str) -> Path:
+    """Where the page of a run is, or would be.
+
+    Raises:
+        UsageError: the state has no folder for pages, or the run cannot have one.
+    """
+    try:
+        name = in_path(run)
+    except UntrustedValue as error:
+        raise UsageError(f"the page of run {run}: {error}") from error
+    if store.reports is None:
+        raise UsageError("there is no state file: name the file of the page with --html")
+    return store.reports / f"{name}.html"
+
+
+def write_page(path: Path, text: str, *, folder: Path | None = None) -> None:
+    """Write a page for its owner alone.
+
+    Args:
+        path: where to.
+        text: the page.
+        folder: to create. Beside a state that a group shares, the group may write it: colleagues resume runs.
+
+    Raises:
+        ConfigError: it cannot be written.
+        OSError: the folder cannot be made.
+    """
+    if folder is not None and not folder.exists():
+        folder.mkdir()
+        shared = folder.parent.stat().st_mode & _OF_A_GROUP == _OF_A_GROUP
+        folder.chmod(_OF_A_GROUP | 0o750 if shared else 0o700)
+    write_whole(path, text, "page")
+
+
+def write_at_end(connection: Connection, run: str, redact: Callable[[str], str]) -> None:
+    """Write the page of a run that has ended, if it had a wave, and name it. A failure is a warning."""
+    process = connection.process
+    try:
+        with connection.state(Access.READ) as store:
+            facts = facts_of_run(store, run, redact)
+            if not facts["waves"]:
+                return
+            path = page_of(store, run)
+        from orchestrator.view.report.page import run_page  # noqa: PLC0415  (loads templates, at the end alone)
+
+        write_page(path, run_page(facts), folder=path.parent)
+    except Exception as error:  # noqa: BLE001  (a page that cannot be made must not change how a run ends)
+        command = connection.command("report", run, "--html", "FILE")
+        process.warn(f"the report of run {run} was not written: {error}; `{command}` writes it")
+    else:
+        process.tell(f"report: {path}")

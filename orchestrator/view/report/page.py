@@ -1,0 +1,135 @@
+"""The pages: one self-contained file each, without scripts and without requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from orchestrator.formats import counted, duration, listed, size
+from orchestrator.view.report import charts
+from orchestrator.view.report.facts import SLOW, STEPS, Facts, shown
+
+OUTCOMES: Final[Mapping[str | None, tuple[str, str]]] = {
+    "done": ("good", "done"),
+    "restored": ("good", "restored"),
+    "paused": ("fair", "paused"),
+    "held": ("fair", "held"),
+    "interrupted": ("fair", "interrupted"),
+    "failed": ("bad", "failed"),
+    "not_restored": ("bad", "not restored"),
+    "deposed": ("fair", "taken over"),
+    None: ("fair", "no end recorded"),
+}
+"""Outcome of a run or an attempt to its tone and its word."""
+_LISTED: Final = 200
+"""Lines of one list on the page; the JSON has all of them."""
+
+
+def run_page(facts: Facts, zone: tzinfo | None = None) -> str:
+    """The page of a run.
+
+    Args:
+        facts: of the run, as from `facts_of`.
+        zone: of the times on the page; None is that of this machine.
+    """
+    axis = charts.Axis(facts["attempts"], zone)
+    return _render(
+        "run.html",
+        zone,
+        facts=facts,
+        axis=axis,
+        timeline=charts.timeline(facts, axis),
+        health=charts.health(facts, axis),
+        times=charts.node_times(facts),
+        copied=charts.node_bytes(facts),
+        holds=_holds(facts),
+        commands=_commands(facts),
+        tuning=_tuning(facts),
+        slow=[node for node in facts["nodes"] if node["slow"]],
+        steps=tuple(STEPS.values()),
+        slow_by=SLOW,
+        few=charts.FEW,
+    )
+
+
+def history_page(runs: Sequence[Facts], links: Mapping[str, str], zone: tzinfo | None = None) -> str:
+    """The page of past runs: seconds a node over the months, by version.
+
+    Args:
+        runs: objects of `history --output json`, the oldest first.
+        links: run to the address of its own page, for runs that have one.
+        zone: of the times on the page; None is that of this machine.
+    """
+    names = dict.fromkeys(run["cluster"] for run in runs)
+    clusters = {name: [run for run in runs if run["cluster"] == name] for name in names}
+    parts = {name: (of, charts.past_runs(of, zone)) for name, of in clusters.items()}
+    return _render("history.html", zone, clusters=parts, links=links)
+
+
+def _render(template: str, zone: tzinfo | None, **values: Any) -> str:
+    return _templates().get_template(template).render(clock=partial(_clock, zone), **values)
+
+
+@cache
+def _templates() -> Environment:
+    """Everything that a template shows is escaped."""
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(duration=duration, size=size, shown=shown, listed=listed)
+    found.globals.update(counted=counted, outcomes=OUTCOMES, most=_LISTED)
+    return found
+
+
+def _clock(zone: tzinfo | None, when: float | str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A time in the zone of the page."""
+    at = datetime.fromisoformat(when) if isinstance(when, str) else datetime.fromtimestamp(when).astimezone()
+    return at.astimezone(zone).strftime(form)
+
+
+def _holds(facts: Facts) -> list[dict[str, Any]]:
+    """The holds of one predicate or gate as one line, the one that cost most first."""
+    found: dict[str, dict[str, Any]] = {}
+    for hold in facts["holds"]:
+        gate = hold["predicate"] == "gates_open"
+        name = f"gate {hold['subject']}" if gate else hold["predicate"]
+        line = found.setdefault(name, {"name": name, "times": 0, "seconds": 0.0, "longest": -1.0})
+        line["times"] += 1
+        line["seconds"] += hold["seconds"]
+        if hold["seconds"] > line["longest"]:
+            line |= {"longest": hold["seconds"], "subject": "" if gate else hold["subject"]}
+            line |= {"evidence": hold["evidence"], "count": hold["count"], "began": hold["began"]}
+    return sorted(found.values(), key=lambda line: -float(line["seconds"]))
+
+
+def _commands(facts: Facts) -> list[dict[str, Any]]:
+    """The same command for several nodes, or several times, as one line."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for command in facts["commands"]:
+        key = (command["verb"], command["detail"])
+        line = found.setdefault(key, {"verb": key[0], "detail": key[1], "each": [], "results": Counter()})
+        line["each"].append(command)
+        line["results"][command["result"]] += 1
+    for line in found.values():
+        line["targets"] = list(dict.fromkeys(command["target"] for command in line["each"]))
+        line["told"] = [one for one in line["each"] if one["said"] or one["result"] != "done"]
+    return list(found.values())
+
+
+def _tuning(facts: Facts) -> list[dict[str, Any]]:
+    """The same change on several hosts as one line."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for change in facts["tuning"]:
+        key = tuple(change[name] for name in ("tunable", "before", "after", "why"))
+        found.setdefault(key, {**change, "nodes": []})["nodes"].append(change["node"])
+    return list(found.values())

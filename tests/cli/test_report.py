@@ -1,0 +1,190 @@
+"""`report` and `history --html`: what is written, where, for whom, and what is printed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+
+from orchestrator.errors import ExitCode
+from orchestrator.runs.connection import Connection
+from orchestrator.runs.report import write_at_end
+from orchestrator.runs.simulated import Simulation
+from orchestrator.runtime import tables
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.sampling import Sampler
+from orchestrator.runtime.store import open_store
+from orchestrator.view.report.facts import as_json
+from tests.cli.console import Console, Said
+from tests.cli.runs import RUN, ended_run
+from tests.simulation.play import cluster, play, policy
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def rows(said: Said) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(said.out)))
+
+
+def test_the_page_of_the_newest_run_is_beside_the_state(console: Console) -> None:
+    ended_run(console, run="20261001-0300-aaaa", at=1.0)
+    ended_run(console, at=2.0)
+    said = console.run("report")
+    page = console.home / "reports" / f"{RUN}.html"
+    assert (said.code, said.out) == (ExitCode.DONE, f"report: {page}\n")
+    assert (mode(page), mode(page.parent)) == (0o600, 0o700)
+    text = page.read_text()
+    assert f"Run {RUN}" in text
+    assert "Not recorded" in text, "of a run without samples"
+    assert console.run("report", "aaaa").out == f"report: {page.parent}/20261001-0300-aaaa.html\n"
+
+
+def test_figures_are_printed_without_a_page(console: Console) -> None:
+    ended_run(console)
+    said = console.run("report", "--output", "json")
+    (found,) = [line for line in said.lines if line["event"] == "report"]
+    assert (found["run"], found["nodes_restarted"], found["outcome"]) == (RUN, 3, "done")
+    table = rows(console.run("report", "--output", "csv"))
+    assert {row["node"]: float(row["seconds"] or 0) for row in table} == {
+        node: found["node_seconds"].get(node, 0.0) for node in ("es1", "es2", "es3")
+    }
+    assert not (console.home / "reports").exists()
+
+
+def test_a_page_goes_to_the_file_that_is_named(console: Console) -> None:
+    ended_run(console)
+    wanted = console.folder / "report.html"
+    wanted.write_text("an older page")
+    said = console.run("report", "--html", "report.html", "--output", "csv")
+    assert said.err == "report: report.html\n"
+    assert len(rows(said)) == 3
+    assert wanted.read_text().startswith("<!doctype html>")
+    assert mode(wanted) == 0o600
+    refused = console.run("report", "--html", str(console.folder))
+    assert refused.code == ExitCode.USAGE
+    assert "the page cannot be saved" in refused.err
+    assert console.run("report", "nosuch").code == ExitCode.USAGE
+
+
+def test_history_links_the_pages_that_there_are(console: Console) -> None:
+    ended_run(console, run="20261001-0300-aaaa", at=1.0)
+    ended_run(console, at=2.0)
+    console.run("report")
+    said = console.run("history", "--html", str(console.folder / "past.html"), "--output", "csv")
+    assert said.code == ExitCode.DONE
+    assert {row["run"] for row in rows(said)} == {RUN, "20261001-0300-aaaa"}
+    text = (console.folder / "past.html").read_text()
+    assert f"reports/{RUN}.html" in text
+    assert "reports/20261001-0300-aaaa.html" not in text
+
+
+def test_a_cell_is_no_formula(console: Console) -> None:
+    ended_run(console, cluster="=cmd|' /C calc'!A0")
+    assert [row["cluster"] for row in rows(console.run("report", "--output", "csv"))] == [
+        "'=cmd|' /C calc'!A0"
+    ] * 3
+
+
+def test_a_secret_of_the_cluster_file_is_in_no_page(console: Console) -> None:
+    secret = "correct-horse-battery"  # noqa: S105  (an example)
+    (console.folder / "lab.yml").write_text(
+        "kind: elasticsearch\nname: lab\nendpoints: ['http://127.0.0.1:1']\nauth: {api_key: 'file:key'}\n"
+        "hosts: {connect: local}\n"
+    )
+    (console.folder / "key").write_text(secret)
+    ended_run(console, run=f"20261101-0300-{secret}")
+    said = console.run("report", "--cluster", "./lab.yml", "--html", "page.html", "--output", "json")
+    assert said.code == ExitCode.DONE, said.err
+    (found,) = [line for line in said.lines if line["event"] == "report"]
+    assert secret not in json.dumps({**found, "run": ""})
+    assert secret not in (console.folder / "page.html").read_text()
+
+
+# At the end of a run ---------------------------------------------------------------------------------
+
+
+class Ended:
+    """A simulated run whose state is a file, and what was said at its end."""
+
+    def __init__(self, folder: Path, *, waves: bool = True) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.said = folder, list[str]()
+        engine = create_engine(f"sqlite:///{folder}/state.db")
+        tables.ready(engine, Access.WRITE)
+        (folder / "state.db").chmod(0o600)
+        world = cluster(3)
+        simulation = Simulation(world, state=engine, sampler=Sampler)
+        state = simulation.begin(policy())
+        if waves:
+            play(simulation, state)
+        simulation.flush()
+        engine.dispose()
+        self.run = simulation.run
+        process = replace(simulation.attempt.connection.process, tell=self.said.append)
+        self.connection: Connection = replace(
+            simulation.attempt.connection,
+            process=process,
+            open_state=lambda access: open_store(f"sqlite:///{folder}/state.db", {}, access=access),
+        )
+
+    def write(self) -> list[str]:
+        write_at_end(self.connection, self.run, lambda text: text)
+        return self.said
+
+
+@contextmanager
+def group_shares(folder: Path) -> Iterator[None]:
+    folder.mkdir(mode=0o700)
+    folder.chmod(0o2770)
+    yield
+
+
+def test_a_run_writes_its_page_at_its_end(tmp_path: Path) -> None:
+    ended = Ended(tmp_path / "own")
+    page = ended.folder / "reports" / "run-1.html"
+    assert ended.write() == [f"report: {page}"]
+    assert (mode(page), mode(page.parent)) == (0o600, 0o700)
+    assert "green for" in page.read_text().lower()
+
+
+def test_colleagues_may_write_into_the_folder_of_a_shared_state(tmp_path: Path) -> None:
+    with group_shares(tmp_path / "team"):
+        ended = Ended(tmp_path / "team")
+    ended.write()
+    page = ended.folder / "reports" / "run-1.html"
+    assert (mode(page), mode(page.parent)) == (0o600, 0o2770)
+
+
+def test_a_run_without_a_wave_writes_no_page(tmp_path: Path) -> None:
+    ended = Ended(tmp_path, waves=False)
+    assert ended.write() == []
+    assert not (tmp_path / "reports").exists()
+
+
+def test_a_page_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    ended = Ended(tmp_path)
+    (tmp_path / "reports").write_text("in the way")
+    (warning,) = ended.write()
+    assert warning.startswith("warning: the report of run run-1 was not written: ")
+    assert warning.endswith("`orchestrate report run-1 --html FILE` writes it")
+
+
+def test_json_and_page_of_a_simulated_run_are_one_fold(tmp_path: Path) -> None:
+    from orchestrator.runs.report import facts_of_run  # noqa: PLC0415  (as the command has it)
+
+    ended = Ended(tmp_path)
+    with closing(open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.READ)) as store:
+        facts: Any = as_json(facts_of_run(store, ended.run, lambda text: text))
+    assert [sample["health"] for sample in facts["samples"]][:2] == ["green", "yellow"]
+    assert sum(facts["health_seconds"].values()) == pytest.approx(facts["seconds"], abs=0.01)

@@ -1,0 +1,306 @@
+"""The report: its figures, its page, and what no text of a journal can do in it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from html.parser import HTMLParser
+from typing import Any, Final
+
+import pytest
+
+from orchestrator.redact import Redactor
+from orchestrator.runtime.codec import encode_event
+from orchestrator.view.report.charts import Axis
+from orchestrator.view.report.facts import as_json, cleaned, facts_of, rows_of
+from orchestrator.view.report.page import history_page, run_page
+from orchestrator.view.text import duration, size
+from tests.fakes.recorded_cluster import fields_of
+from tests.unit.view import samples
+
+Public = dict[str, Any]
+T0: Final = samples.t0
+POLICY: Final = {"kind": "elasticsearch", "strategy": "node", "playbook": "ours", "reason": "JDK 21"}
+
+
+def public(at: float, event: str, **fields: Any) -> Public:
+    return {"run": "run-1", "sequence": 1, "at": T0 + at, "event": event, "said": event, **fields}
+
+
+def begun(*nodes: str, **more: Any) -> Public:
+    given = {"cluster": "prod", "version": "9.1.0", "distribution": "elasticsearch", "operator": "ann"}
+    return public(0, "run_started", **{**given, "host": "b1", "policy": POLICY, "nodes": list(nodes), **more})
+
+
+def phase(at: float, node: str | None, before: str, after: str) -> Public:
+    return public(at, "phase_entered", node=node, **{"from": before, "to": after})
+
+
+def turn(at: float, node: str, number: int, *, seconds: float = 40.0) -> list[Public]:
+    """A wave of one node: 2 s to stop, 20 s to start, the rest to recover."""
+    stop = {"verb": "stop", "node": node}
+    return [
+        public(at, "wave_started", wave={"number": number, "nodes": [node], "zone": "a", "why": ""}),
+        phase(at, node, "pending", "stopping"),
+        public(at, "action_sent", action=stop),
+        public(at + 0.5, "action_confirmed", action=stop, output=""),
+        phase(at + 2, node, "stopping", "stopped"),
+        phase(at + 2, node, "stopped", "starting"),
+        phase(at + 22, node, "starting", "rejoined"),
+        public(
+            at + seconds, "node_recovered", node=node, seconds=seconds, bytes_reused=900, bytes_copied=100
+        ),
+        phase(at + seconds, node, "rejoined", "recovered"),
+        public(at + seconds, "wave_finished", number=number, seconds=seconds),
+    ]
+
+
+def sample(at: float, health: str, unassigned: int = 0, recovering: int = 0) -> Public:
+    fields = {"health": health, "unassigned": unassigned, "recovering": recovering}
+    return public(at, "cluster_sampled", read=T0 + at, **fields)
+
+
+def story() -> list[Public]:
+    """Two nodes are restarted; the run is held, killed at the third node, fails, and is done after that."""
+    key = {"level": "persistent", "key": samples.ENABLE}
+    hold = {"predicate": "no_running_snapshot", "subject": "nightly", "evidence": "it is running", "count": 2}
+    return [
+        begun("es1", "es2", "es3", forecast={"in_all": {"low": 60, "likely": 90, "high": 200}, "nodes": {}}),
+        sample(0, "green"),
+        public(1, "hold", **hold),
+        public(5, "gate_closed", gate="queue", evidence="9 messages"),
+        public(11, "holds_cleared", but_gates=True),
+        public(15, "gate_opened", gate="queue", evidence="0 messages"),
+        public(16, "gates_passed", gates={"queue": "0 messages"}),
+        public(17, "setting_changed", **key, found=None, wanted="primaries", purpose="set_allocation"),
+        *turn(20, "es1", 1),
+        sample(25, "yellow", 4),
+        sample(55, "green"),
+        public(60, "setting_restored", **key, value=None),
+        *turn(70, "es2", 2, seconds=100.0),
+        *turn(180, "es3", 3)[:5],
+        public(1000, "run_resumed", operator="ben", host="b2"),
+        phase(1010, "es3", "starting", "failed"),
+        public(1010, "standing_down", reason="es3 failed", outcome="failed"),
+        public(1020, "run_finished", outcome="failed", exit_code=4, seconds=20.0, message=""),
+        public(5000, "run_resumed", operator="ann", host="b1"),
+        *turn(5010, "es3", 4),
+        public(5060, "run_finished", outcome="done", exit_code=0, seconds=60.0),
+    ]
+
+
+def test_several_attempts_are_one_story() -> None:
+    facts = facts_of(story())
+    assert [(one["how"], one["outcome"], one["seconds"]) for one in facts["attempts"]] == [
+        ("start", None, 182.0),
+        ("resume", "failed", 20.0),
+        ("resume", "done", 60.0),
+    ]
+    assert facts["attempts"][1]["message"] == "es3 failed"
+    assert (facts["seconds"], facts["outcome"], facts["nodes_restarted"]) == (262.0, "done", 3)
+    assert facts["node_seconds"] == {"es1": 40.0, "es2": 100.0, "es3": 40.0}
+    assert [node["node"] for node in facts["nodes"] if node["slow"]] == ["es2"]
+    assert (facts["bytes_reused"], facts["bytes_copied"]) == (2700, 300)
+    steps = ("stop_seconds", "work_seconds", "start_and_join_seconds", "recover_seconds")
+    assert [facts["nodes"][0][name] for name in steps] == [2.0, 0.0, 20.0, 18.0]
+    assert facts["health_seconds"] == {"green": 152.0, "yellow": 30.0}
+    costs = [(one["predicate"], one["subject"], one["seconds"]) for one in facts["holds"]]
+    assert costs == [("no_running_snapshot", "nightly", 10.0), ("gates_open", "queue", 10.0)]
+    assert facts["seconds_held"] == 14.0, "both held it for six seconds"
+    (setting,) = facts["settings"]
+    assert (setting["before"], setting["during"], setting["restored"]) == (None, ["primaries"], True)
+
+
+def test_a_turn_over_two_attempts_is_not_measured() -> None:
+    first = [begun("es1"), *turn(10, "es1", 1)]
+    cut = [*first[:6], public(500, "run_resumed", operator="ann", host="b1"), *first[6:]]
+    later = [{**one, "at": one["at"] + (600 if number > 6 else 0)} for number, one in enumerate(cut)]
+    (node,) = facts_of(later)["nodes"]
+    assert (node["phase"], node["seconds"], node["bytes_copied"]) == ("recovered", None, 100)
+
+
+def test_the_page_has_the_figures_of_the_json() -> None:
+    facts = facts_of(story())
+    shown, page = json.loads(json.dumps(as_json(facts))), run_page(facts, UTC)
+    for node, seconds in shown["node_seconds"].items():
+        assert f"{node} · {duration(seconds)}" in page
+    assert f"3 of 3 nodes restarted in {duration(shown['seconds'])}, in 3 attempts" in page
+    assert f"Median {duration(shown['seconds_a_node'])}" in page
+    assert f"{size(shown['bytes_copied'])} were copied" in page
+    assert f"{duration(shown['seconds_held'])} in all" in page
+    assert "green for" in page.lower()
+    rows = {row["node"]: row for row in as_json(rows_of(facts))}
+    assert {name: row["seconds"] for name, row in rows.items()} == shown["node_seconds"]
+
+
+def test_a_run_of_an_earlier_version_says_what_it_did_not_record() -> None:
+    facts = facts_of(one for one in story() if one["event"] != "cluster_sampled")
+    assert facts["samples"] is None
+    assert "Not recorded: an earlier version" in run_page(facts, UTC)
+
+
+def test_every_event_has_its_place_or_none() -> None:
+    events = [encode_event(event) for event in samples.examples()]
+    for event in events:
+        if event["event"] != "run_started":
+            run_page(facts_of([begun("es1", "es2", "es3"), public(1, **event)]), UTC)
+    whole = [begun("es1"), *(public(n, **one) for n, one in enumerate(events))]
+    assert json.dumps(as_json(facts_of(whole)))
+
+
+def test_the_time_between_attempts_is_left_out_of_the_axis() -> None:
+    axis = Axis(facts_of(story())["attempts"], UTC)
+    (first, second) = axis.gaps
+    assert first["text"] == "13m 38s until the next attempt"
+    assert axis.at(T0) == 0.0
+    assert axis.at(T0 + 5060) == pytest.approx(100.0, abs=0.01)
+    assert axis.at(T0 + 1000) - axis.at(T0 + 182) == pytest.approx(3.0, abs=0.01)
+    places = [axis.at(T0 + at) for at in range(0, 5061, 10)]
+    assert places == sorted(places)
+    assert second["x"] < axis.at(T0 + 5000)
+
+
+class Tags(HTMLParser):
+    """The elements of a page, and the attributes that could act."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags = Counter[str]()
+        self.asked = list[str]()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for name, value in attrs:
+            if name in {"src", "href", "xlink:href", "srcset", "action"} or name.startswith("on"):
+                self.asked.append(f"{name}={value}")
+
+
+MARKUP: Final = "\"'><script src=//evil.example>x</script><img src=x onerror=alert(1)>{{ 7 * 7 }}</title>&lt;"
+
+
+KEPT: Final = ("event", "sequence", "at")
+
+
+def every_event() -> list[Public]:
+    """A run with an example of each event."""
+    events = [encode_event(event) for event in samples.examples()]
+    others = [one for one in events if one["event"] != "run_started"]
+    return [*story()[:20], *(public(300 + n, **one) for n, one in enumerate(others))]
+
+
+def test_no_markup_of_a_journal_acts_in_the_page() -> None:
+    usual = Tags(run_page(facts_of(every_event()), UTC))
+    assert usual.asked == ["href=data:,"]
+    assert "script" not in usual.tags
+    everywhere = cleaned(every_event(), lambda text: text)
+    records = [
+        {name: value if name in KEPT else _marked(value) for name, value in one.items()} for one in everywhere
+    ]
+    page = run_page(facts_of(_with_known_words(records, every_event())), UTC)
+    found = Tags(page)
+    assert found.asked == ["href=data:,"]
+    assert not {"script", "img"} & found.tags.keys()
+    assert found.tags.keys() <= usual.tags.keys()
+    assert "&lt;script src=//evil.example&gt;" in page
+    assert "{{ 7 * 7 }}" in page
+
+
+def _marked(value: Any) -> Any:
+    """The value with the markup at the end of each text in it."""
+    return cleaned(value, lambda text: text if text in NAMES else f"{text}{MARKUP}")
+
+
+NAMES: Final = frozenset(
+    {name for one in every_event() for field in fields_of(one) for name in field if isinstance(name, str)}
+)
+"""Names of fields: they are the program's own, except those of nodes and gates."""
+
+
+def _with_known_words(marked: list[Public], plain: list[Public]) -> list[Public]:
+    """Phases, purposes and verbs are compared with the program's own, so a journal has no others."""
+    words = ("from", "to", "purpose", "health", "level", "outcome")
+    found = []
+    for one, before in zip(marked, plain, strict=True):
+        kept = {name: before[name] for name in words if name in before}
+        found.append({**one, **kept})
+    return found
+
+
+SECRETS: Final = ("correct horse battery", "pa$$/w0rd=x", "tok3n-5f0c")
+SHAPES: Final[Mapping[str, str]] = {
+    "Authorization: Basic dXNlcjpwYXNzd29yZA==": "dXNlcjpwYXNzd29yZA",
+    "curl -H 'Authorization: Bearer abc.def.ghi'": "abc.def.ghi",
+    "password=hunter2hunter2": "hunter2hunter2",
+    '{"api_key": "k3yk3yk3y"}': "k3yk3yk3y",
+    "run --token s3s4m3open": "s3s4m3open",
+    "https://ann:p4ssp4ss@es1:9200/_cat": "p4ssp4ss",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----": "MIIEow",
+}
+
+
+@pytest.mark.parametrize("shape", [*SECRETS, *SHAPES])
+def test_no_secret_of_a_journal_is_in_any_output(shape: str) -> None:
+    redact, secret = Redactor(SECRETS), SHAPES.get(shape, shape)
+    records = [
+        {name: value if name in KEPT else cleaned(value, _planting(shape)) for name, value in one.items()}
+        for one in every_event()
+    ]
+    records = _with_known_words(records, every_event())
+    facts = facts_of(cleaned(records, redact))
+    for text in (run_page(facts, UTC), json.dumps(as_json(facts)), json.dumps(as_json(rows_of(facts)))):
+        assert secret not in text
+        assert "[redacted]" in text
+    past = [{**PAST, "reason": shape, "cluster": shape, "version": shape}]
+    assert secret not in history_page(cleaned(past, redact), {}, UTC)
+
+
+def _planting(shape: str) -> Callable[[str], str]:
+    return lambda text: text if text in NAMES else f"{text} {shape}"
+
+
+PAST: Final = {
+    "run": "run-1",
+    "cluster": "prod",
+    "version": "9.1.0",
+    "strategy": "node",
+    "kind": "restart",
+    "started": "2026-01-02T03:04:05.000Z",
+    "seconds": 90.0,
+    "outcome": "done",
+    "reason": "JDK",
+    "nodes_selected": 3,
+    "nodes_restarted": 3,
+    "seconds_a_node": 30.0,
+    "node_seconds": {"es1": 20.0, "es2": 30.0, "es3": 45.0},
+}
+
+
+def test_past_runs_are_linked_and_have_their_version() -> None:
+    later = {**PAST, "run": "run-2", "version": "9.2.0", "started": "2026-05-02T03:04:05.000Z"}
+    untimed = {**PAST, "run": "run-3", "seconds_a_node": None, "node_seconds": {}, "outcome": None}
+    page = history_page([PAST, later, untimed], {"run-2": "reports/run-2.html"}, UTC)
+    found = Tags(page)
+    assert found.asked == ["href=data:,", *["href=reports/run-2.html"] * 2]
+    assert "run-2: 30s a node, 9.2.0" in page
+    assert "no end recorded" in page
+    marked = cleaned(
+        [{**PAST, "target_version": "9.3"}], lambda text: text + MARKUP if "T03" not in text else text
+    )
+    names = {name + MARKUP: name for name in PAST | {"target_version": ""}}
+    marked = [{names.get(name, name): value for name, value in one.items()} for one in marked]
+    assert not {"script", "img"} & Tags(history_page(marked, {}, UTC)).tags.keys()
+
+
+def test_a_page_of_three_hundred_nodes_names_the_slow_ones() -> None:
+    names = [f"es{number:03}" for number in range(300)]
+    records = [begun(*names)]
+    for number, name in enumerate(names):
+        took = 200.0 if name == "es123" else 40.0
+        records += turn(100.0 + 250 * number, name, number + 1, seconds=took)
+    page = run_page(facts_of(records), UTC)
+    assert "<strong>es123</strong> 3m 20s" in page
+    assert page.count("<details open") == 0, "the table of all nodes is closed"
+    assert len(page) < 700_000
