@@ -14,6 +14,7 @@ from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.runs.connection import Connection, Process, RunJournal, Watched
+from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.runtime.sampling import no_samples
@@ -115,7 +116,8 @@ def drive(attempt: Attempt) -> RunState:
                 process.warn(_unwritten(attempt.state, loop.unwritten))
             if attempt.state.phase is Phase.ENDED:
                 _let_go(attempt, process)
-                process.ended(attempt.journal.run)
+                if not isinstance(attempt.journal, UnwrittenJournal):
+                    process.ended(attempt.journal.run)
     attempt.then(attempt.state)
     return attempt.state
 

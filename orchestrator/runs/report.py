@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.errors import JournalError, UsageError
-from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.event import Record, RunStarted, WaveStarted
 from orchestrator.model.policy import Kind
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.files import write_whole
@@ -25,8 +25,8 @@ _OF_A_GROUP: Final = 0o2020
 
 
 def facts_of_run(
-    store: StateStore,
     run: str,
+    records: Sequence[Record],
     redact: Callable[[str], str],
     *,
     outcome: str | None = None,
@@ -35,25 +35,22 @@ def facts_of_run(
     """The facts of a run, without secrets.
 
     Args:
-        store: the state.
         run: its id.
+        records: its journal.
         redact: removes secrets from every text.
         outcome: of the run, if its own journal has none.
         now: the current time, of a run that is under way.
 
     Raises:
-        JournalError: the journal cannot be read, or the run never began.
+        JournalError: the run never began.
     """
-    records = store.replay(run)
     begun = next((one.event for one in records if isinstance(one.event, RunStarted)), None)
     if begun is None:
         raise JournalError(f"run {run} was killed before it began: there is nothing to report")
     return facts_of(_public(records, begun.policy.kind, redact), outcome=outcome, now=now)
 
 
-def _public(
-    records: tuple[Record, ...], kind: Kind, redact: Callable[[str], str]
-) -> Iterator[dict[str, Any]]:
+def _public(records: Sequence[Record], kind: Kind, redact: Callable[[str], str]) -> Iterator[dict[str, Any]]:
     """The records as `--output json` has them, cleaned, each with its sentence.
 
     A sentence is made of the cleaned event: it may be shortened, and half of a secret is not recognized.
@@ -111,10 +108,10 @@ def write_at_end(connection: Connection, run: str, redact: Callable[[str], str])
     process = connection.process
     try:
         with connection.state(Access.READ) as store:
-            facts = facts_of_run(store, run, redact)
-            if not facts["waves"]:
+            records = store.replay(run)
+            if not any(isinstance(record.event, WaveStarted) for record in records):
                 return
-            path = page_of(store, run)
+            facts, path = facts_of_run(run, records, redact), page_of(store, run)
         from orchestrator.view.report.page import run_page  # noqa: PLC0415  (loads templates, at the end alone)
 
         write_page(path, run_page(facts), folder=path.parent)

@@ -15,7 +15,13 @@ from tests.cli.hostile import EVIL, FORGED, evil
 from tests.cli.runs import RUN, ended_run
 from tests.fakes.recorded_cluster import Field, fields_of, spoilt
 
-COMMANDS = (("status",), ("history",))
+COMMANDS = (
+    ("status",),
+    ("history",),
+    ("report",),
+    ("report", "--output", "json"),
+    ("history", "--output", "csv"),
+)
 
 
 def planted(events: list[str]) -> Iterator[tuple[int, Field]]:

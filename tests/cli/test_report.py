@@ -17,7 +17,7 @@ from sqlalchemy import create_engine
 
 from orchestrator.errors import ExitCode
 from orchestrator.runs.connection import Connection
-from orchestrator.runs.report import write_at_end
+from orchestrator.runs.report import facts_of_run, write_at_end
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import tables
 from orchestrator.runtime.database import Access
@@ -181,10 +181,8 @@ def test_a_page_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_json_and_page_of_a_simulated_run_are_one_fold(tmp_path: Path) -> None:
-    from orchestrator.runs.report import facts_of_run  # noqa: PLC0415  (as the command has it)
-
     ended = Ended(tmp_path)
     with closing(open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.READ)) as store:
-        facts: Any = as_json(facts_of_run(store, ended.run, lambda text: text))
+        facts: Any = as_json(facts_of_run(ended.run, store.replay(ended.run), lambda text: text))
     assert [sample["health"] for sample in facts["samples"]][:2] == ["green", "yellow"]
     assert sum(facts["health_seconds"].values()) == pytest.approx(facts["seconds"], abs=0.01)

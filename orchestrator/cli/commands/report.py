@@ -26,11 +26,12 @@ def report(
     output: opt.TabularMode = opt.Tabular.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Write a page about a run: timeline, health, times, holds, settings, commands.
+    """Write a page about a run.
 
-    The page is one file without scripts and requests. Without --html it is in the folder `reports` beside the
-    state, where a run with a wave writes it at its end. With --output json or csv and without --html, only
-    the figures are printed. Changes nothing else.
+    It has a timeline, the health of the cluster, the time and the data of each node, what held the run,
+    settings and commands: one file without scripts and requests. Without --html it is in the folder `reports`
+    beside the state, where a run with a wave writes it at its end. With --output json or csv and without
+    --html, only the figures are printed. Changes nothing else.
     """
     from orchestrator.cli.work.report import show_report
 

@@ -42,11 +42,12 @@ def show_report(
     with context.state(state, Access.READ) as store:
         newest = store.runs(cluster=name, limit=1) if run is None else ()
         entry = newest[0] if newest else find_run(store, Wanted.SHOW, run=run, cluster=name)
-        redact = _redactor(context, store, store.replay(entry.run), cluster)
+        records = store.replay(entry.run)
+        redact = _redactor(context, store, records, cluster)
         live = entry.outcome is None and not provably_gone(entry.process)
         outcome = entry.outcome.value if entry.outcome else None
         now = context.clock.now() if live else None
-        facts = facts_of_run(store, entry.run, redact, outcome=outcome, now=now)
+        facts = facts_of_run(entry.run, records, redact, outcome=outcome, now=now)
         wanted = html is not None or output not in (Tabular.JSON, Tabular.CSV)
         path = html or (page_of(store, entry.run) if wanted else None)
     if path is not None:

@@ -122,7 +122,12 @@ def _commands(facts: Facts) -> list[dict[str, Any]]:
         line["results"][command["result"]] += 1
     for line in found.values():
         line["targets"] = list(dict.fromkeys(command["target"] for command in line["each"]))
-        line["told"] = [one for one in line["each"] if one["said"] or one["result"] != "done"]
+        answers: dict[tuple[str, str], dict[str, Any]] = {}
+        for one in line["each"]:
+            if one["said"] or one["result"] != "done":
+                same = answers.setdefault((one["result"], one["said"]), {**one, "targets": {}})
+                same["targets"][one["target"]] = None  # each once, in their order
+        line["answers"] = list(answers.values())
     return list(found.values())
 
 
