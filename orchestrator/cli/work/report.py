@@ -21,7 +21,7 @@ from orchestrator.runs.find_run import Wanted, find_run, histories
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.report import facts_of_run, page_of, write_page
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import provably_gone
+from orchestrator.runtime.identity import provably_alive
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import visible
 from orchestrator.view.history import history_object, history_text, past_run
@@ -44,7 +44,7 @@ def show_report(
         entry = newest[0] if newest else find_run(store, Wanted.SHOW, run=run, cluster=name)
         records = store.replay(entry.run)
         redact = _redactor(context, store, records, cluster)
-        live = entry.outcome is None and not provably_gone(entry.process)
+        live = entry.outcome is None and provably_alive(entry.process)
         outcome = entry.outcome.value if entry.outcome else None
         now = context.clock.now() if live else None
         facts = facts_of_run(entry.run, records, redact, outcome=outcome, now=now)

@@ -144,9 +144,10 @@ def _wave_names(facts: Facts, rows: Mapping[str, int], axis: Axis) -> list[dict[
         zone = f", zone {wave['zone']}" if wave["zone"] else ""
         nodes = counted(len(wave["nodes"]), "node") if len(wave["nodes"]) > 1 else wave["nodes"][0]
         place = _beside(axis.at(wave["began"]), axis.at(wave["ended"]))
-        found.append(
-            {**place, "y": y + 10, "top": y, "text": f"wave {wave['number']}{zone}: {nodes}", "bad": False}
-        )
+        # The next waves are to the right and below: a name on that side is above its own.
+        below = 10 if place["anchor"] == "end" or len(wave["nodes"]) > 1 else -2
+        text = f"wave {wave['number']}{zone}: {nodes}"
+        found.append({**place, "y": y + below, "top": y, "text": text, "bad": False})
     return found
 
 

@@ -25,7 +25,7 @@ STEPS: Final[Mapping[str, str]] = {
 }
 """Phase of a node to the step of its turn, for people. No other phase is a part of a turn."""
 SLOW: Final = 1.5
-"""A node is named as slow if it took so many times as long as predicted, or as usual without a prediction."""
+"""A node is named as slow if it took so many times as long as the median of all, and as predicted."""
 _SLOW_SECONDS: Final = 10.0
 """And so much longer: a second more of a fast node is nothing to look at."""
 _PRODUCTS: Final = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch", "riak": "Riak"}
@@ -381,6 +381,7 @@ class _Story:
         last = self.attempts[-1] if self.attempts else {"outcome": None, "exit_code": None, "message": ""}
         node_seconds = {name: node["seconds"] for name, node in self.nodes.items() if node["seconds"]}
         self._name_the_slow(list(node_seconds.values()))
+        likely = [node["predicted_seconds"] for node in self.nodes.values() if node["predicted_seconds"]]
         forecast = begun.get("forecast")
         product = _PRODUCTS.get(begun.get("distribution") or "") or _PRODUCTS.get(policy.get("kind"), "")
         order = {name: at for at, name in enumerate(n for wave in self.waves for n in wave["nodes"])}
@@ -411,6 +412,7 @@ class _Story:
             "nodes_skipped": [node["node"] for node in nodes if node["phase"] == "skipped"],
             "nodes_not_restarted": [n["node"] for n in nodes if n["phase"] in ("pending", *STEPS)],
             "seconds_a_node": median(node_seconds.values()) if node_seconds else None,
+            "predicted_seconds_a_node": median(likely) if likely else None,
             "node_seconds": node_seconds,
             "seconds_held": _covered(self.holds),
             "bytes_reused": _sum(nodes, "bytes_reused"),
@@ -431,11 +433,10 @@ class _Story:
         }
 
     def _name_the_slow(self, seconds: Sequence[float]) -> None:
-        """Compare each node with its prediction, if it rests on earlier runs, else with the median."""
+        """Compare each node with the median too: if all are slower than predicted, none stands out."""
         usual = median(seconds) if seconds else 0.0
-        measured = (self.begun.get("forecast") or {}).get("measured")
         for node in self.nodes.values():
-            basis = (node["predicted_seconds"] if measured else None) or usual
+            basis = max(usual, node["predicted_seconds"] or 0.0)
             took = node["seconds"] or 0.0
             node["slow"] = took > SLOW * basis and took > basis + _SLOW_SECONDS
 

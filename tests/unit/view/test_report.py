@@ -127,12 +127,33 @@ def test_the_page_has_the_figures_of_the_json() -> None:
     for node, seconds in shown["node_seconds"].items():
         assert f"{node} · {duration(seconds)}" in page
     assert f"3 of 3 nodes restarted in {duration(shown['seconds'])}, in 3 attempts" in page
-    assert f"Median {duration(shown['seconds_a_node'])}" in page
+    assert f"Median {duration(shown['seconds_a_node'])}." in page
     assert f"{size(shown['bytes_copied'])} were copied" in page
     assert f"{duration(shown['seconds_held'])} in all" in page
     assert "green for" in page.lower()
     rows = {row["node"]: row for row in as_json(rows_of(facts))}
     assert {name: row["seconds"] for name, row in rows.items()} == shown["node_seconds"]
+
+
+def test_no_name_of_the_json_or_column_of_the_csv_is_lost() -> None:
+    facts = facts_of(story())
+    assert facts.keys() >= NAMES_OF_THE_REPORT
+    assert list(rows_of(facts)[0]) == COLUMNS
+
+
+NAMES_OF_THE_REPORT: Final = {
+    *("run", "cluster", "product", "version", "target_version", "work", "strategy", "playbook", "reason"),
+    *("repairs", "began", "ended", "finished", "seconds", "outcome", "exit_code", "message", "attempts"),
+    *("predicted_seconds", "nodes_selected", "nodes_restarted", "nodes_failed", "nodes_skipped", "nodes"),
+    *("nodes_not_restarted", "seconds_a_node", "predicted_seconds_a_node", "node_seconds", "seconds_held"),
+    *("bytes_reused", "bytes_copied", "health_seconds", "waves", "samples", "holds", "gates", "settings"),
+    *("not_restored", "tuning", "merges", "commands", "happened"),
+}
+COLUMNS: Final = [
+    *("run", "cluster", "version", "node", "zone", "wave", "phase", "began", "seconds", "predicted_seconds"),
+    *("stop_seconds", "work_seconds", "start_and_join_seconds", "recover_seconds", "slow", "bytes_reused"),
+    *("bytes_copied", "operations_replayed"),
+]
 
 
 def test_a_run_of_an_earlier_version_says_what_it_did_not_record() -> None:
