@@ -17,6 +17,7 @@ from sqlalchemy import create_engine
 
 from orchestrator.errors import ExitCode
 from orchestrator.runs.connection import Connection
+from orchestrator.runs.from_file import connect
 from orchestrator.runs.report import facts_of_run, write_at_end
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import tables
@@ -186,3 +187,13 @@ def test_json_and_page_of_a_simulated_run_are_one_fold(tmp_path: Path) -> None:
         facts: Any = as_json(facts_of_run(ended.run, store.replay(ended.run), lambda text: text))
     assert [sample["health"] for sample in facts["samples"]][:2] == ["green", "yellow"]
     assert sum(facts["health_seconds"].values()) == pytest.approx(facts["seconds"], abs=0.01)
+
+
+def test_a_connection_of_a_cluster_file_writes_the_page_at_the_end(console: Console) -> None:
+    file = console.folder / "lab.yml"
+    file.write_text("kind: elasticsearch\nname: lab\nendpoints: ['http://127.0.0.1:1']\n")
+    ended_run(console)
+    said = list[str]()
+    with connect(file, state=console.url, tell=said.append) as connection:
+        connection.process.ended(RUN)
+    assert said == [f"report: {console.home}/reports/{RUN}.html"]
