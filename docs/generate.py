@@ -44,6 +44,7 @@ from orchestrator.hosts.tunables import (
 from orchestrator.hosts.tunables.tunable import shown as _shown
 from orchestrator.hosts.tuning import boot, boot_files, old_ways
 from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event
 from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
@@ -435,7 +436,7 @@ def _json_type(hint: Any) -> str:
     if origin is tuple:
         return f"list of {_json_type(arms[0])}"
     if origin is not None and issubclass(origin, Mapping):
-        return "object, by node"
+        return "object, by node" if arms[0] is NodeName else "object"
     if isinstance(hint, type) and issubclass(hint, Enum):
         values = [one.name.lower() if issubclass(hint, IntEnum) else one.value for one in hint]
         return " or ".join(f"`{value}`" for value in values)

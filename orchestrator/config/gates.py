@@ -24,6 +24,7 @@ from orchestrator.config.reaching import STRICT
 from orchestrator.config.secrets import Scheme, SecretReference, parse_reference
 from orchestrator.config.spec import NO_PLACEHOLDER, CommandLine, Duration, Name, Reference, Spec, Unset
 from orchestrator.model.gate import (
+    AlertmanagerGate,
     CommandGate,
     EqualTo,
     Gate,
@@ -32,11 +33,16 @@ from orchestrator.model.gate import (
     PrometheusGate,
     RabbitQueueGate,
     Scalar,
+    Silenced,
+    Since,
     Within,
 )
 from orchestrator.model.policy import Policy
 
 MOST_GATES: Final = 20
+MOST_MATCHERS: Final = 20
+LONGEST_VALUE: Final = 1000
+"""Characters of the value of a matcher: all of them are in the address of one request."""
 LONGEST_SECONDS: Final = 60.0
 """Of one answer: gates are read again while allocation is disabled, which should be short."""
 
@@ -87,6 +93,47 @@ def _scalar(value: object) -> Scalar:
     return value
 
 
+_MATCHER: Final = re.compile(
+    r"([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\"\s]*))"
+)
+"""Label, operator, and a value that is quoted or not, as Alertmanager's own files have them."""
+
+
+def _matchers(value: object) -> tuple[str, ...]:
+    """Matchers as the API takes them, from labels with values, or from texts as in Alertmanager's files."""
+    match value:
+        case dict():
+            written = [_matcher(label, "=", text) for label, text in value.items()]
+        case list():
+            written = [_written(number, text) for number, text in enumerate(value)]
+        case _:
+            raise ValueError(
+                "must be labels with their values, or a list such as ['severity=~\"page|ticket\"']"
+            )
+    if not 1 <= len(written) <= MOST_MATCHERS:
+        raise ValueError(f"must have 1 to {MOST_MATCHERS} matchers")
+    return tuple(written)
+
+
+def _written(number: int, text: object) -> str:
+    found = _MATCHER.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError(f"[{number}] is no matcher such as 'severity=~\"page|ticket\"'")
+    label, operator, quoted, bare = found.groups()
+    return _matcher(label, operator, bare if quoted is None else re.sub(r"\\([\"\\])", r"\1", quoted))
+
+
+def _matcher(label: object, operator: str, value: object) -> str:
+    if not isinstance(label, str) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", label):
+        raise ValueError("a label has letters, digits and _ in its name, and no digit first")
+    if not isinstance(value, str) or not value.isprintable() or len(value) > LONGEST_VALUE:
+        raise ValueError(
+            f"the value of {label} must be a text of at most {LONGEST_VALUE} printable characters"
+        )
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{label}{operator}"{escaped}"'
+
+
 def _one_line(name: str) -> str:
     if not name.isprintable() or name != name.strip():
         raise ValueError("must be one line of printable text, without spaces around it")
@@ -102,6 +149,18 @@ Wanted = Annotated[
     Scalar,
     PlainValidator(_scalar),
     WithJsonSchema({"type": ["string", "number", "boolean", "null"], "title": "text, number, true, false"}),
+]
+Matchers = Annotated[
+    tuple[str, ...],
+    PlainValidator(_matchers),
+    WithJsonSchema(
+        {
+            "type": ["object", "array"],
+            "additionalProperties": {"type": "string"},
+            "items": {"type": "string"},
+            "title": "labels with values, or list of text",
+        }
+    ),
 ]
 GateName = Annotated[Name, AfterValidator(_one_line)]
 _NAME: Final = "Name of the gate. Default: from its kind and its target."
@@ -179,6 +238,24 @@ class HttpJsonSpec(_BearerSpec):
         return self
 
 
+class AlertmanagerSpec(_BearerSpec):
+    """Open while no alert fires that matches. Alerts that fired when the run began do not count."""
+
+    url: BaseUrl = Field(description="URL of the server.")
+    matchers: Matchers = Field(
+        description="Which alerts: labels with their values, as in `{cluster: prod}`; or a list of texts as "
+        "in Alertmanager's files, with `=`, `!=`, `=~` and `!~`. All of them apply."
+    )
+    silenced: Silenced = Field(
+        default=Silenced.IGNORE, description="Whether silenced alerts count. Inhibited ones never do."
+    )
+    since: Since = Field(
+        default=Since.START,
+        description="`start`: alerts that fired when the run began do not count until they were resolved. "
+        "`always`: they count, too.",
+    )
+
+
 class CommandSpec(Spec):
     """Open while a command on this machine exits with 0. It gets few variables and no input."""
 
@@ -191,12 +268,17 @@ class CommandSpec(Spec):
     name: Unset[GateName] = Field(default=None, description=_NAME)
 
 
+_HttpGateSpec = RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | AlertmanagerSpec
+_AnySpec = _HttpGateSpec | CommandSpec
+
+
 class GateSpec(Spec):
-    """A gate: one of the four kinds."""
+    """A gate: one of the five kinds."""
 
     rabbitmq_queue: Unset[RabbitQueueSpec] = Field(default=None, description="Messages of a queue.")
     prometheus: Unset[PrometheusSpec] = Field(default=None, description="A metric.")
     http_json: Unset[HttpJsonSpec] = Field(default=None, description="A value that a server reports.")
+    alertmanager: Unset[AlertmanagerSpec] = Field(default=None, description="Alerts that fire.")
     command: Unset[CommandSpec] = Field(default=None, description="A command's exit code.")
 
     @model_validator(mode="after")
@@ -207,9 +289,9 @@ class GateSpec(Spec):
         return self
 
     @property
-    def of_kind(self) -> RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandSpec:
+    def of_kind(self) -> _AnySpec:
         """The kind that is set."""
-        kinds = (self.rabbitmq_queue, self.prometheus, self.http_json, self.command)
+        kinds = (self.rabbitmq_queue, self.prometheus, self.http_json, self.alertmanager, self.command)
         return next(spec for spec in kinds if spec is not None)
 
 
@@ -262,12 +344,14 @@ def secrets_of(policy: Policy) -> Iterator[SecretReference]:
             yield from (parse_reference(one) for one in (gate.at.basic, gate.at.bearer) if one is not None)
 
 
-def _usual_name(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandSpec) -> str:
+def _usual_name(spec: _AnySpec) -> str:
     match spec:
         case RabbitQueueSpec(queue=queue):
             return f"rabbitmq_queue {queue}"
         case PrometheusSpec():
             return "prometheus"
+        case AlertmanagerSpec():
+            return "alertmanager"
         case HttpJsonSpec(path=path):
             return f"http_json {path}"
         case CommandSpec(run=run):
@@ -283,9 +367,7 @@ def _free_name(usual: str, taken: set[str]) -> str:
     return name
 
 
-def _gate(
-    spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandSpec, name: str, folder: Path
-) -> Gate:
+def _gate(spec: _AnySpec, name: str, folder: Path) -> Gate:
     match spec:
         case CommandSpec(run=run, timeout=timeout):
             return CommandGate(name=name, run=run, folder=str(folder), timeout=timeout)
@@ -295,6 +377,9 @@ def _gate(
         case PrometheusSpec(query=query):
             within = Within(minimum=spec.min, maximum=spec.max)
             return PrometheusGate(name=name, at=_access(spec, folder), query=query, within=within)
+        case AlertmanagerSpec(matchers=matchers, silenced=silenced, since=since):
+            at = _access(spec, folder)
+            return AlertmanagerGate(name=name, at=at, matchers=matchers, silenced=silenced, since=since)
         case HttpJsonSpec(path=path):
             by_value = "equals" in spec.model_fields_set
             return HttpJsonGate(
@@ -306,7 +391,7 @@ def _gate(
             )
 
 
-def _access(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec, folder: Path) -> HttpAccess:
+def _access(spec: _HttpGateSpec, folder: Path) -> HttpAccess:
     bearer = spec.bearer if isinstance(spec, _BearerSpec) else None
     return HttpAccess(
         url=spec.url,

@@ -260,7 +260,7 @@ def unrecorded(situation: Situation, refused: tuple[Hold, ...]) -> tuple[Event, 
     new = tuple(hold for hold in others if hold.predicate not in known)
     # Only gates are left to wait for: their limit counts from here, and not that of the predicates.
     cleared = refused and not others and of_predicates(state.in_phase.holds)
-    news = gate_news(state, situation.policy, situation.seen)
+    news = gate_news(state, situation.seen)
     return (*new, *news, *((HoldsCleared(but_gates=True),) if cleared else ()))
 
 
@@ -274,7 +274,7 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     limit = limits.hold(state)
     if (others or not refused) and limit is not None and limit.is_over(now):
         return f"held for {limit.seconds:.0f} s by {sentence(others[0]) if others else 'no reading'}"
-    closed = closed_gates(situation.policy, situation.seen) if gates_are_asked(state) else ()
+    closed = closed_gates(state, situation.seen) if gates_are_asked(state) else ()
     limit = limits.gate(state)
     if closed and limit is not None and limit.is_over(now):
         return f"held for {limit.seconds:.0f} s by {sentence(closed[0])}"
@@ -284,7 +284,7 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
 
 def let_go(situation: Situation) -> tuple[Event, ...]:
     """The events when nothing holds any more."""
-    news = gate_news(situation.state, situation.policy, situation.seen)
+    news = gate_news(situation.state, situation.seen)
     return (*news, HoldsCleared()) if of_predicates(situation.state.in_phase.holds) else news
 
 

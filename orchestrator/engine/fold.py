@@ -53,7 +53,7 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
-from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
+from orchestrator.model.gate_event import GATES_OPEN, AlertsAtStart, GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import HandoffLeftWaiting, HandoffWaits, NotHastened
 from orchestrator.model.host_event import (
     AccessGranted,
@@ -198,6 +198,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, unrestored=_of_changes(state.unrestored, event, at))
         case Hold() | ev.HoldsCleared() | GateClosed() | GateOpened() | ev.GoodReading() | ev.FallbacksHome():
             return replace(state, in_phase=_of_phase(state.in_phase, event, at))
+        case AlertsAtStart(gate=gate, alerts=alerts):
+            return replace(state, alerts_at_start={**state.alerts_at_start, gate: alerts})
         case WritesRead() | MergeWarned() | MergeDue() | MergeBegun() | IndexMerged():
             return replace(state, merging=evolve_merging(state.merging, event, at))
         case (

@@ -2,22 +2,25 @@
 
 A gate that was not read, or could not be read, is closed. Gates block only stops and merges. They never
 block a start or a restore, and are not read while nodes are down.
+
+The alerts that fire at the first reading of a run are recorded, and do not count while they keep firing. One
+that is resolved and fires again has begun later, so it counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, Hold
-from orchestrator.model.gate import Gate
-from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
+from orchestrator.model.gate import AlertmanagerGate, Gate, GateView, Since, alert_name, view_of_alerts
+from orchestrator.model.gate_event import GATES_OPEN, AlertsAtStart, GateClosed, GateOpened, GatesPassed
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Instant, Reading, Unknown
 
 _ASKED_IN: Final = frozenset({Phase.MERGING, Phase.GATED, Phase.WITHHELD})
 """Phases that end in something disruptive (a merge, a stop), so that the gates are read for each decision."""
@@ -36,19 +39,50 @@ def gates_are_asked(state: RunState) -> bool:
     return state.phase is not Phase.MERGING or any(not one.ended for one in state.merging.indices.values())
 
 
-def closed_gates(policy: Policy, observation: Observation) -> tuple[Hold, ...]:
+def judged(gate: Gate, view: Reading[GateView], state: RunState) -> Reading[GateView]:
+    """The reading of a gate as it counts for this run: without the alerts of its start and accepted ones."""
+    if isinstance(view, Unknown) or not isinstance(gate, AlertmanagerGate):
+        return view
+    known = _at_start(gate, view, state)
+    counted = [
+        alert
+        for alert in view.alerts
+        if alert.counts
+        and not (alert.fingerprint in known and alert.began <= known[alert.fingerprint])
+        and state.accepted_alerts.isdisjoint((alert.name, alert_name(alert.name)))
+    ]
+    return view_of_alerts(view.alerts, counted)
+
+
+def _at_start(gate: AlertmanagerGate, view: GateView, state: RunState) -> Mapping[str, Instant]:
+    """The alerts that do not count because they fired when the run began: all of its first reading."""
+    if gate.since is Since.ALWAYS:
+        return {}
+    known = state.alerts_at_start.get(gate.name)
+    return {alert.fingerprint: alert.began for alert in view.alerts} if known is None else known
+
+
+def _readings(state: RunState, observation: Observation) -> Iterator[tuple[Gate, Reading[GateView]]]:
+    """The gates that count, each as it counts for this run."""
+    for gate in gates_of(state.begun.policy):
+        yield gate, judged(gate, observation.gate(gate.name), state)
+
+
+def closed_gates(state: RunState, observation: Observation) -> tuple[Hold, ...]:
     """A hold for each gate that is closed by this reading; empty when all of them are open."""
-    holds = []
-    for gate in gates_of(policy):
-        view = observation.gate(gate.name)
-        if isinstance(view, Unknown):
-            evidence = f"{_UNREAD}{view.reason}"
-        elif view.open:
-            continue
-        else:
-            evidence = view.evidence
-        holds.append(Hold(predicate=GATES_OPEN, subject=gate.name, evidence=evidence))
-    return tuple(holds)
+    closed = (_closed(gate, view) for gate, view in _readings(state, observation))
+    return tuple(
+        Hold(predicate=GATES_OPEN, subject=event.gate, evidence=event.evidence) for event in closed if event
+    )
+
+
+def _closed(gate: Gate, view: Reading[GateView]) -> GateClosed | None:
+    """That this gate is closed; None while it is open."""
+    if isinstance(view, Unknown):
+        return GateClosed(gate=gate.name, evidence=f"{_UNREAD}{view.reason}", readable=False)
+    if view.open:
+        return None
+    return GateClosed(gate=gate.name, evidence=view.evidence, count=view.count, subjects=view.subjects)
 
 
 _UNREAD: Final = "cannot be read, so it counts as closed: "
@@ -56,29 +90,36 @@ _UNREAD: Final = "cannot be read, so it counts as closed: "
 
 def gates_open(question: Question) -> Iterator[Finding]:
     """Every gate of the playbook is open."""
-    for hold in closed_gates(question.policy, question.observation):
+    for hold in closed_gates(question.state, question.observation):
         yield hold.subject, hold.evidence
 
 
-def gate_news(state: RunState, policy: Policy, observation: Observation) -> tuple[Event, ...]:
+def gate_news(state: RunState, observation: Observation) -> tuple[Event, ...]:
     """Gates that closed or opened since the last events about them; empty while gates are not read."""
     if not gates_are_asked(state):
         return ()
-    closed = {hold.subject: hold for hold in closed_gates(policy, observation)}
-    known = {hold.subject for hold in state.in_phase.holds if hold.predicate == GATES_OPEN}
+    known = {hold.subject: hold.evidence for hold in state.in_phase.holds if hold.predicate == GATES_OPEN}
     news: list[Event] = []
-    for gate in gates_of(policy):
-        view = observation.gate(gate.name)
-        if gate.name in closed and gate.name not in known:
-            evidence, readable = closed[gate.name].evidence, not isinstance(view, Unknown)
-            news.append(GateClosed(gate=gate.name, evidence=evidence, readable=readable))
-        elif gate.name not in closed and gate.name in known and not isinstance(view, Unknown):
+    for gate, view in _readings(state, observation):
+        closed = _closed(gate, view)
+        if not isinstance(view, Unknown) and _is_first(gate, state):
+            alerts = {alert.fingerprint: alert.began for alert in view.alerts}
+            news.append(AlertsAtStart(gate=gate.name, alerts=alerts))
+        if closed and (gate.name not in known or (closed.subjects and closed.evidence != known[gate.name])):
+            news.append(closed)
+        elif not closed and gate.name in known and not isinstance(view, Unknown):
             news.append(GateOpened(gate=gate.name, evidence=view.evidence))
     return tuple(news)
 
 
-def gates_passed(policy: Policy, observation: Observation) -> tuple[Event, ...]:
+def _is_first(gate: Gate, state: RunState) -> bool:
+    """Whether the alerts of the start are those of this reading."""
+    of_alerts = isinstance(gate, AlertmanagerGate) and gate.since is Since.START
+    return of_alerts and gate.name not in state.alerts_at_start
+
+
+def gates_passed(state: RunState, observation: Observation) -> tuple[Event, ...]:
     """What the open gates reported at the last reading before a stop; nothing without gates."""
-    views = {gate.name: observation.gate(gate.name) for gate in gates_of(policy)}
+    views = {gate.name: view for gate, view in _readings(state, observation)}
     said = {name: view.evidence for name, view in views.items() if not isinstance(view, Unknown)}
     return (GatesPassed(gates=said),) if said else ()

@@ -592,7 +592,7 @@ def withheld(situation: Situation) -> Decision:
     unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
     if refused or unfit or situation.view is None:
         why = admit.sentence(refused[0]) if refused else f"{unfit[0]} has changed since it was chosen"
-        news = gate_news(state, policy, situation.seen)
+        news = gate_news(state, situation.seen)
         step = run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}")
         return note(*admit.of_predicates(refused), *news, step)
     return _stop(situation, situation.view, wave)
@@ -605,7 +605,7 @@ def _stop(situation: Situation, view: ClusterView, wave: Wave) -> Decision:
     taken = situation.kind.taken(situation.state, view, situation.seen.settings, wave)
     events: tuple[Event, ...] = (
         *recover.overlap_evidence(situation, wave),
-        *gates_passed(situation.policy, situation.seen),
+        *gates_passed(situation.state, situation.seen),
         *((TakenDown(number=wave.number, indices=taken),) if taken else ()),
         *recover.foreseen(situation, wave),
         run_phase(situation.state.phase, Phase.DOWN),

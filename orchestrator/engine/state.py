@@ -272,6 +272,8 @@ class RunState:
         displaced: shards of which a wave took down a copy that had no place when the wave was back, as it
             found them: a node has another version than before. They are waited for once they have a place.
         handoff: what waits for handoff, of Riak.
+        alerts_at_start: by gate and fingerprint, when the alerts began that fired when the run began.
+        accepted_alerts: alerts that a person accepted for this run.
         unhastened: why handoff after the restart of a node was not hastened as the playbook wants it.
         outcome: how this attempt at the run ended, with its `message`; None before.
     """
@@ -296,6 +298,8 @@ class RunState:
     foreseen: tuple[MissingCopy, ...] = ()
     displaced: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     handoff: WaitingHandoff = field(default_factory=WaitingHandoff)
+    alerts_at_start: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
+    accepted_alerts: frozenset[str] = frozenset()
     unhastened: Mapping[NodeName, str] = field(default_factory=dict)
     outcome: Outcome | None = None
     message: str = ""

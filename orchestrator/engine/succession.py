@@ -96,7 +96,8 @@ def _last_seen(state: RunState) -> Instant:
 def resumed(state: RunState, event: RunResumed, at: Instant) -> RunState:
     """The state in which `resume` continues: what is being restarted or recovers is one wave."""
     state = _in_doubt(state, event, at)
-    state = replace(state, process=replace(state.process, resumed=True))
+    accepted = state.accepted_alerts.union(event.accept_alerts)
+    state = replace(state, process=replace(state.process, resumed=True), accepted_alerts=accepted)
     state = replace(state, nodes=Nodes(_taken_up(node, event) for node in state.nodes.values()))
     ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
     if not ours:

@@ -519,13 +519,19 @@ class StoodDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed:
-    """The run continues in a new process. Its timers start again."""
+    """The run continues in a new process. Its timers start again.
+
+    Attributes:
+        accept_alerts: alerts that do not close a gate from here on: each by its name, or with its labels as
+            in the evidence of the gate.
+    """
 
     operator: str
     host: str
     retry_failed: bool = False
     skip: tuple[NodeName, ...] = ()
     state: str = ""
+    accept_alerts: tuple[str, ...] = ()
     event: Literal["run_resumed"] = "run_resumed"
 
 

@@ -5,10 +5,13 @@ A gate is part of the policy and so of the journal: it holds references to secre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from enum import Enum
+from itertools import islice
+from typing import Final, Literal, TypeAlias
 
-from orchestrator.model.reading import Seconds
+from orchestrator.model.reading import Instant, Seconds
 
 Scalar: TypeAlias = str | int | float | bool | None
 """A JSON value that is neither an object nor a list."""
@@ -117,7 +120,60 @@ class CommandGate:
     gate: Literal["command"] = "command"
 
 
-Gate: TypeAlias = RabbitQueueGate | PrometheusGate | HttpJsonGate | CommandGate
+class Silenced(Enum):
+    """Whether a gate counts alerts that are silenced."""
+
+    IGNORE = "ignore"
+    COUNT = "count"
+
+
+class Since(Enum):
+    """Which alerts a gate counts: those that began to fire during the run, or all."""
+
+    START = "start"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertmanagerGate:
+    """Open while no alert fires that matches, less those that do not count.
+
+    Attributes:
+        name: public: the subject of its hold.
+        matchers: as Alertmanager writes them, such as `cluster="prod"`; all of them apply.
+    """
+
+    name: str
+    at: HttpAccess
+    matchers: tuple[str, ...]
+    silenced: Silenced = Silenced.IGNORE
+    since: Since = Since.START
+    gate: Literal["alertmanager"] = "alertmanager"
+
+
+Gate: TypeAlias = RabbitQueueGate | PrometheusGate | HttpJsonGate | CommandGate | AlertmanagerGate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiringAlert:
+    """An alert that fires and matches.
+
+    Attributes:
+        fingerprint: of its labels.
+        began: when it began to fire, by the server; later if it was resolved and fires again.
+        name: for people: its name and other labels, of limited length, free of secrets.
+        counts: whether it may hold a run: it is neither inhibited nor silenced and ignored.
+    """
+
+    fingerprint: str
+    began: Instant
+    name: str
+    counts: bool = True
+
+
+def alert_name(shown: str) -> str:
+    """The name alone of an alert that is shown with its labels."""
+    return shown.partition("{")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +181,31 @@ class GateView:
     """The reading of a gate.
 
     Attributes:
-        open: whether this gate allows stopping a node.
+        open: whether this gate allows stopping a node; of alerts, before those are left out that fired when
+            the run began.
         evidence: one line for people, with the numbers; free of secrets.
+        alerts: all that fire and match, if the gate reads alerts.
+        subjects: of a gate that alerts close, the first of them; `count`: how many they are.
     """
 
     open: bool
     evidence: str
+    alerts: tuple[FiringAlert, ...] = ()
+    subjects: tuple[str, ...] = ()
+    count: int = 0
+
+
+_NAMED: Final = 5
+"""Alerts that evidence names; the count says how many there are."""
+
+
+def view_of_alerts(alerts: Sequence[FiringAlert], counted: Sequence[FiringAlert]) -> GateView:
+    """The reading of a gate that these alerts close: `counted`, of all that match; none = it is open."""
+    count, exempt = len(counted), len(alerts) - len(counted)
+    subjects = tuple(islice(dict.fromkeys(sorted(alert.name for alert in counted)), _NAMED))
+    if counted:
+        more = f" and {count - len(subjects)} more" if count > len(subjects) else ""
+        evidence = f"{count} {'alert fires' if count == 1 else 'alerts fire'}: {', '.join(subjects)}{more}"
+    else:
+        evidence = "no alert fires" + (f" ({exempt} exempt)" if exempt else "")
+    return GateView(open=not counted, evidence=evidence, alerts=tuple(alerts), subjects=subjects, count=count)

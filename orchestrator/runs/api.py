@@ -95,6 +95,7 @@ def resume(
     *,
     retry_failed: bool = False,
     skip: Sequence[str] = (),
+    accept_alerts: Sequence[str] = (),
     accept_recorded_commands: bool = False,
 ) -> Run:
     """Continue a run that was stopped, paused or killed, with its original policy.
@@ -104,6 +105,8 @@ def resume(
         run: an id, the beginning or the last part of one; None takes the unfinished run of the cluster.
         retry_failed: start failed nodes again.
         skip: nodes to leave out.
+        accept_alerts: alerts that have closed a gate and close none from here on: each by its name, or with
+            its labels as the gate shows them.
         accept_recorded_commands: run its commands even if others can write the state and they are no longer
             those of the playbook; they are shown as a warning.
     """
@@ -111,8 +114,10 @@ def resume(
     def work(to: Connection) -> RunState:
         with to.state(Access.GO_ON) as store:
             past = past_run_of(store, find_run(store, Wanted.RESUME, run=run, cluster=to.ports.name))
-            skipped = past.require_nodes(skip)
-            return resume_run(to, store, past, retry_failed=retry_failed, skip=skipped)
+            skipped, accepted = past.require_nodes(skip), past.require_alerts(accept_alerts)
+            return resume_run(
+                to, store, past, retry_failed=retry_failed, skip=skipped, accept_alerts=accepted
+            )
 
     return Run(_accepting(connection, accepts=accept_recorded_commands), work)
 

@@ -14,12 +14,15 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, OrchestratorError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.gate import alert_name
+from orchestrator.model.gate_event import GateClosed
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy
 from orchestrator.owners import verdict_on
 from orchestrator.runs.comparison import differences, leaves
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.untrusted import visible
 
 ACCEPT: Final = "--accept-recorded-commands"
 
@@ -70,6 +73,21 @@ class PastRun:
         if unknown:
             raise UsageError(f"--skip {unknown[0]}: run {self.entry.run} has {', '.join(self.state.nodes)}")
         return tuple(NodeName(name) for name in skipped)
+
+    def require_alerts(self, accepted: Sequence[str]) -> tuple[str, ...]:
+        """Alerts to accept: by name, or with their labels as the gates have shown them.
+
+        Raises:
+            UsageError: one has closed no gate of the run. Where more were counted than named, any may have.
+        """
+        closings = [record.event for record in self.records if isinstance(record.event, GateClosed)]
+        shown = dict.fromkeys(alert for event in closings for alert in event.subjects)
+        unknown = set(accepted) - {name for alert in shown for name in (alert, alert_name(alert))}
+        if unknown and all(event.count == len(event.subjects) for event in closings):
+            have = f"; these have: {', '.join(shown)}" if shown else ""
+            what = f"--accept-alert {visible(min(unknown))}"
+            raise UsageError(f"{what}: no such alert has closed a gate of run {self.entry.run}{have}")
+        return tuple(accepted)
 
 
 def past_run_of(store: StateStore, entry: RunEntry) -> PastRun:

@@ -310,10 +310,16 @@ class Simulation:
             return None
         return self._begun(repair(self._store(), claimed, started))
 
-    def resume(self, *, retry_failed: bool = False, skip: Sequence[NodeName] = ()) -> RunState:
+    def resume(
+        self, *, retry_failed: bool = False, skip: Sequence[NodeName] = (), accept_alerts: Sequence[str] = ()
+    ) -> RunState:
         """A new process continues the run."""
         connection, past = self._started(), self._past()
-        state = self._begun(resumption(connection, self._store(), past, retry_failed=retry_failed, skip=skip))
+        accepted = past.require_alerts(accept_alerts)
+        ready = resumption(
+            connection, self._store(), past, retry_failed=retry_failed, skip=skip, accept_alerts=accepted
+        )
+        state = self._begun(ready)
         do_without(self.world, state.done_without)
         return state
 

@@ -22,8 +22,9 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import HostChanges
-from orchestrator.model.event import BaselineRecorded, Event, Record, RunStarted
+from orchestrator.model.event import BaselineRecorded, Event, Record, RunResumed, RunStarted
 from orchestrator.model.gate import Gate
+from orchestrator.model.gate_event import AlertsAtStart
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import Request
@@ -43,8 +44,8 @@ from orchestrator.simulation import views
 from orchestrator.simulation.beginning import note_unassigned
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
+from orchestrator.simulation.gates import accept_alerts, add_gates, note_alerts
 from orchestrator.simulation.mishaps import Seams
-from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.world import World
 from orchestrator.stores.elasticsearch.dialect import STATE, family_of
 
@@ -197,6 +198,10 @@ class SeamJournal(SqlJournal):
             if isinstance(event, RunStarted):
                 repairs = event.repairs is not None
                 self._simulation.note_what_is(event.policy, self.run, repairs=repairs)
+            if isinstance(event, AlertsAtStart):
+                note_alerts(world, event)
+            if isinstance(event, RunResumed):
+                accept_alerts(world, event.accept_alerts)
             if isinstance(event, BaselineRecorded):
                 note_unassigned(world)
         seams.point(f"after the commit of {names}")
@@ -282,8 +287,7 @@ class SimulatedPorts:
 
     def gates(self, gates: Sequence[Gate]) -> GatePort:
         """The gates of the world, which has one of each name."""
-        for gate in gates:
-            self._world.gates.setdefault(gate.name, SimGate())
+        add_gates(self._world, gates)
         return self.simulation.gates
 
     def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:

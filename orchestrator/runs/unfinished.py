@@ -56,6 +56,7 @@ def resume_run(
     *,
     retry_failed: bool = False,
     skip: Sequence[NodeName] = (),
+    accept_alerts: Sequence[str] = (),
 ) -> RunState:
     """Continue a run with its original policy.
 
@@ -65,6 +66,7 @@ def resume_run(
         past: the run.
         retry_failed: start failed nodes again.
         skip: nodes to leave out.
+        accept_alerts: alerts that close no gate from here on: by name, or with labels as they were shown.
 
     Returns:
         Its last state; or that of a restore of what another run left, where that failed.
@@ -76,7 +78,9 @@ def resume_run(
         JournalError: the state cannot be written.
     """
     require_same(connection.ports, past.entry.run, past.started)
-    return driven(resumption(connection, store, past, retry_failed=retry_failed, skip=skip))
+    return driven(
+        resumption(connection, store, past, retry_failed=retry_failed, skip=skip, accept_alerts=accept_alerts)
+    )
 
 
 def resumption(
@@ -86,6 +90,7 @@ def resumption(
     *,
     retry_failed: bool = False,
     skip: Sequence[NodeName] = (),
+    accept_alerts: Sequence[str] = (),
 ) -> Attempt | RunState:
     """The attempt that continues a run and holds its lease; or how a restore before it failed.
 
@@ -99,9 +104,13 @@ def resumption(
         process.warn(
             f"{error}; its gate counts as closed: the run starts nodes, restores settings and stops nothing"
         )
-    operator, host, left_out = process.operator, process.host, tuple(skip)
     event = RunResumed(
-        operator=operator, host=host, retry_failed=retry_failed, skip=left_out, state=store.state
+        operator=process.operator,
+        host=process.host,
+        retry_failed=retry_failed,
+        skip=tuple(skip),
+        state=store.state,
+        accept_alerts=tuple(accept_alerts),
     )
     with _refused_to("resume", past):
         held = _lease(connection, store, past, event)

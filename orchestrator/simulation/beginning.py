@@ -10,9 +10,8 @@ from orchestrator.engine.upgrade import to_upgrade
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.policy import Policy
-from orchestrator.simulation import allocation, bulk, views
+from orchestrator.simulation import allocation, bulk, gates, views
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.world import World
 
 
@@ -29,8 +28,9 @@ def note_what_is(world: World, policy: Policy, *, repairs: bool = False) -> None
         if not repairs or not any(copy.state is CopyState.INITIALIZING for copy in shard.copies):
             allocation.found_again(world, shard)
     world.away_before = {node.name for node in world.nodes.values() if not node.joined}
-    for gate in policy.gates:
-        world.gates.setdefault(gate.name, SimGate())
+    gates.add_gates(world, policy.gates)
+    for gate in world.gates.values():
+        gate.known = {}
     world.forced.policy = policy.merge
     world.hooks, world.exempt_returning = policy.hooks, policy.accept_not_returning
     world.steps = len(policy.upgrade.install) if policy.upgrade else 0

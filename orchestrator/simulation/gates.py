@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.model.gate import GateView
+from orchestrator.model.gate import (
+    AlertmanagerGate,
+    FiringAlert,
+    Gate,
+    GateView,
+    Since,
+    alert_name,
+    view_of_alerts,
+)
+from orchestrator.model.gate_event import AlertsAtStart
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.simulation.parts import GateState, SimGate
 from orchestrator.simulation.world import World
@@ -14,6 +24,22 @@ from orchestrator.simulation.world import World
 _READ_SECONDS: Final = 0.02
 _TIMEOUT_SECONDS: Final = 10.0
 """A gate's own limit of one answer (`gates[].timeout`)."""
+_ALERT: Final = "d66cde581d11faf9"
+_NEW: Final = 'DiskFull{cluster="prod"}'
+"""The alert that closes a gate, by fingerprint and as it is shown."""
+
+
+def add_gates(world: World, gates: Sequence[Gate]) -> None:
+    """The world has these gates; one that is not there yet is open."""
+    for gate in gates:
+        there = world.gates.setdefault(gate.name, SimGate())
+        there.alerts = gate.since if isinstance(gate, AlertmanagerGate) else None
+
+
+def note_alerts(world: World, event: AlertsAtStart) -> None:
+    """The alerts of the start are what the run has recorded first: none that it records later is excused."""
+    gate = world.gates[event.gate]
+    gate.known = gate.known or event.alerts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +63,8 @@ class SimulatedGates:
         read: dict[str, Reading[GateView]] = {}
         for name, gate in self.world.gates.items():
             match gate.state:
+                case GateState.OPEN | GateState.CLOSED if gate.alerts is not None:
+                    read[name] = view_of_alerts(_firing(gate), _firing(gate))
                 case GateState.OPEN:
                     read[name] = GateView(open=True, evidence="12 messages, at most 100 allowed")
                 case GateState.CLOSED:
@@ -47,6 +75,20 @@ class SimulatedGates:
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
+
+
+def accept_alerts(world: World, alerts: Collection[str]) -> None:
+    """A person accepts alerts: from here on, the one that closes a gate is excused if it is among them."""
+    for gate in world.gates.values():
+        if not {_NEW, alert_name(_NEW)}.isdisjoint(alerts):
+            gate.known = {**gate.known, _ALERT: math.inf}
+
+
+def _firing(gate: SimGate) -> tuple[FiringAlert, ...]:
+    old = FiringAlert(fingerprint="35c09500004f2c5f", began=0.0, name='Old{cluster="prod"}')
+    new = FiringAlert(fingerprint=_ALERT, began=gate.since, name=_NEW)
+    fires = (new,) if gate.state is GateState.CLOSED else ()
+    return (old, *fires) if gate.alerts is Since.START else fires
 
 
 def shut(world: World, name: str, state: GateState, seconds: Seconds | None) -> None:
@@ -79,5 +121,6 @@ def judge(world: World, what: str) -> None:
     The cluster is read before the gates, so the program could read any earlier gate state.
     """
     for name, gate in world.gates.items():
-        if gate.state is not GateState.OPEN and gate.since < world.last_read:
+        excused = gate.state is GateState.CLOSED and gate.known.get(_ALERT, -math.inf) >= gate.since
+        if gate.state is not GateState.OPEN and not excused and gate.since < world.last_read:
             world.violated(f"{what} while gate {name} is {gate.state.value}")

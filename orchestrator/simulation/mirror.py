@@ -6,6 +6,7 @@ have (a pinned index, a reindex) are missing, so the rehearsal compares the hold
 
 from __future__ import annotations
 
+from orchestrator.engine.gates import judged
 from orchestrator.engine.machines import machines_of
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import RunStarted
@@ -13,6 +14,7 @@ from orchestrator.model.observation import HostView, Observation
 from orchestrator.model.policy import Kind, Policy, Strategy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, Verdict
+from orchestrator.simulation import gates
 from orchestrator.simulation.coherence import require_coherent
 from orchestrator.simulation.mirror_elasticsearch import mirrored_elasticsearch
 from orchestrator.simulation.mirror_riak import mirrored_riak
@@ -76,10 +78,12 @@ def _kernel(node: SimNode, read: Reading[HostTuning]) -> None:
 
 
 def _gates(world: World, seen: Observation, policy: Policy) -> None:
+    """A gate that alerts close is closed by those that would hold a run that begins now."""
     for gate in policy.gates:
-        said = seen.gate(gate.name)
+        said = judged(gate, seen.gate(gate.name), RunState(run=""))
         if isinstance(said, Unknown):
             state = GateState.UNREADABLE
         else:
             state = GateState.OPEN if said.open else GateState.CLOSED
         world.gates[gate.name] = SimGate(state=state)
+    gates.add_gates(world, policy.gates)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
+from orchestrator.model.gate import Since
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
@@ -36,12 +37,17 @@ class SimGate:
     """One gate.
 
     Attributes:
+        alerts: of an Alertmanager, those that the run counts: an alert closes it. Where the run counts those
+            since its start, another one has fired since long before.
+        known: the alerts of the start of the run, as first recorded.
         since: when it got its current state.
         turns: how often the state changed.
         asked: how often the program has read it.
     """
 
     state: GateState = GateState.OPEN
+    alerts: Since | None = None
+    known: Mapping[str, Instant] = field(default_factory=dict)
     since: Instant = 0.0
     turns: int = 0
     asked: int = 0

@@ -48,7 +48,7 @@ from orchestrator.model.event import (
     StoodDown,
     WaveFinished,
 )
-from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
+from orchestrator.model.gate_event import AlertsAtStart, GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import HandoffWaits, NotHastened
 from orchestrator.model.host_event import AccessRefused, FellSilent, StartFailed
 from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
@@ -107,6 +107,8 @@ def scrolls(event: Event) -> bool:
             return bool(output.strip())
         case PhaseEntered(to=to, why=why):
             return bool(why) or to == NodePhase.REJOINED.value
+        case AlertsAtStart(alerts=alerts):
+            return bool(alerts)
         case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits():
             return False
         case _:

@@ -11,7 +11,7 @@ from typing import TypeAlias, assert_never
 from orchestrator.engine.kinds.riak.waiting import in_words
 from orchestrator.model import event as ev
 from orchestrator.model.event import Event, Hold
-from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
+from orchestrator.model.gate_event import AlertsAtStart, GateClosed, GateEvent, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import HandoffEvent, HandoffLeftWaiting, HandoffWaits, NotHastened
 from orchestrator.model.host_event import HostEvent
 from orchestrator.model.lease_event import LeaseEvent
@@ -189,6 +189,8 @@ def _gate(event: GateEvent) -> str:
             return f"gate {one_line(gate)} is closed: {one_line(evidence)}"
         case GateOpened(gate=gate, evidence=evidence):
             return f"gate {one_line(gate)} is open again: {one_line(evidence)}"
+        case AlertsAtStart(gate=gate, alerts=alerts):
+            return f"gate {one_line(gate)}: {counted(len(alerts), 'alert')} at the start of the run"
         case GatesPassed(gates=gates):
             said = listed([f"{one_line(gate)} ({one_line(why)})" for gate, why in gates.items()], 3)
             return f"every gate is open at the last reading: {said}"
@@ -222,10 +224,11 @@ def _frame(event: _Frame) -> str:
             what = f"{product(event.distribution, policy.kind)} {version}, strategy {policy.strategy.value}"
             whom = ": " + nodes_in_words(event) if nodes else ": no node is restarted"
             return f"{what_is_begun(event)} ({what}) begins{whom}; by {event.operator}@{event.host}{reason}"
-        case ev.RunResumed(operator=operator, host=host, retry_failed=retry_failed, skip=skip):
-            retried = "; failed nodes are tried again" if retry_failed else ""
+        case ev.RunResumed(operator=operator, host=host, skip=skip, accept_alerts=alerts):
+            retried = "; failed nodes are tried again" if event.retry_failed else ""
             skipped = f"; skipped: {listed(skip)}" if skip else ""
-            return f"run resumed by {operator}@{host}{retried}{skipped}"
+            accepted = f"; alerts accepted: {listed([one_line(alert) for alert in alerts])}" if alerts else ""
+            return f"run resumed by {operator}@{host}{retried}{skipped}{accepted}"
         case ev.RestoreBegun(operator=operator, host=host):
             return f"restore begun by {operator}@{host}: it restores what was changed and stops nothing"
         case ev.RunFinished(outcome=outcome, exit_code=exit_code, seconds=seconds, message=message):

@@ -354,6 +354,22 @@ def test_every_kind_of_secret_file_is_looked_at(console: Console, cluster: Small
     assert [Path(one).name for one in found] == ["sudo", "gate"], said
 
 
+def test_alerts_that_fire_already_leave_a_gate_open(
+    console: Console, cluster: SmallCluster, book: Path, subtests: pytest.Subtests
+) -> None:
+    """A run that begins now is not held by them, unless its playbook wants that."""
+    status = {"state": "active", "silencedBy": [], "inhibitedBy": []}
+    alert = {"fingerprint": "d66c", "labels": {"alertname": "A"}, "startsAt": "2026-11-30T10:38:36Z"}
+    for since, says in [("start", "open: no alert fires (1 exempt)"), ("always", "closed: 1 alert fires: A")]:
+        with subtests.test(since=since), ScriptedServer() as alerts:
+            alerts.on("/api/v2/alerts", reply([{**alert, "status": status}]))
+            gate = {"url": alerts.url, "matchers": {"cluster": "lab"}, "since": since}
+            book.write_text(json.dumps({"kind": "elasticsearch", "gates": [{"alertmanager": gate}]}))
+            said = validate(console, cluster, "--playbook", str(book))
+            assert ("ok", "gate", "alertmanager") in marks(said.out)
+            assert says in said.out
+
+
 def test_a_dead_endpoint_among_several_is_warned_of(console: Console, cluster: SmallCluster) -> None:
     """While nodes are down, a run has only the others."""
     for words in (("plan",), ("restart", "--dry-run")):

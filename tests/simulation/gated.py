@@ -1,4 +1,4 @@
-"""Gates in simulated runs: two of them, and what closes them in runs left to chance."""
+"""Gates in simulated runs: three of them, and what closes them in runs left to chance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from orchestrator.model.gate import CommandGate, Gate, HttpAccess, RabbitQueueGate
+from orchestrator.model.gate import AlertmanagerGate, CommandGate, Gate, HttpAccess, RabbitQueueGate
 from orchestrator.model.policy import Policy
 from orchestrator.simulation.mishaps import Mishap
 from tests.simulation import program_mishaps
@@ -15,6 +15,9 @@ QUEUE: Final = RabbitQueueGate(
     name="rabbitmq_queue ingest", at=HttpAccess(url="http://mq:15672"), queue="ingest", max_messages=100
 )
 SCRIPT: Final = CommandGate(name="command ok-to-continue.sh", run="./ok-to-continue.sh", folder="/etc/x")
+ALERTS: Final = AlertmanagerGate(
+    name="alertmanager", at=HttpAccess(url="http://alerts:9093"), matchers=('cluster="prod"',)
+)
 
 SHARE: Final = 0.15
 """Of the runs have gates."""
@@ -46,7 +49,7 @@ def by_chance(seed: int) -> Gated:
     dice = Random(f"gates {seed}")  # noqa: S311  (repeatable, and secret to nobody)
     if dice.random() >= SHARE:
         return Gated()
-    gates: tuple[Gate, ...] = dice.choice(((QUEUE,), (QUEUE,), (SCRIPT, QUEUE)))
+    gates: tuple[Gate, ...] = dice.choice(((QUEUE,), (ALERTS,), (SCRIPT, QUEUE)))
     return Gated(gates=gates, plan=tuple(_mishap(dice, gates) for _ in range(dice.choice((1, 2, 2, 3, 5)))))
 
 

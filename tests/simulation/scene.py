@@ -553,9 +553,17 @@ def _took_place(fate: Fate, plan: Sequence[Mishap], trips: Sequence[Trip]) -> No
 # Further attempts ------------------------------------------------------------------------------------
 
 
-def resume(*, retry_failed: bool = False, skip: Sequence[NodeName] = (), **ends: object) -> Attempt:
+def resume(
+    *,
+    retry_failed: bool = False,
+    skip: Sequence[NodeName] = (),
+    accept_alerts: Sequence[str] = (),
+    **ends: object,
+) -> Attempt:
     return Attempt(
-        begins=lambda played: played.simulation.resume(retry_failed=retry_failed, skip=skip),
+        begins=lambda played: played.simulation.resume(
+            retry_failed=retry_failed, skip=skip, accept_alerts=accept_alerts
+        ),
         **ends,
     )
 

@@ -12,6 +12,14 @@ Skip = Annotated[
     list[str] | None,
     opt.by_node("--skip", "Leave out this node (repeatable)."),
 ]
+AcceptAlert = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-alert",
+        help="Continue although this alert fires: its name, or all that the gate shows of it (repeatable).",
+        metavar="ALERT",
+    ),
+]
 RetryFailed = Annotated[
     bool, typer.Option("--retry-failed", help="Start failed nodes again, after they were repaired.")
 ]
@@ -21,6 +29,7 @@ def resume(
     run: opt.Run = None,
     retry_failed: RetryFailed = False,
     skip: Skip = None,
+    accept_alert: AcceptAlert = None,
     cluster: opt.AnyCluster = None,
     accept_recorded_commands: opt.AcceptRecorded = False,
     yes: opt.Yes = False,
@@ -50,6 +59,7 @@ def resume(
             return context.ended(done)
         past = past_run_of(store, entry)
         skipped = past.require_nodes(skip or ())
+        accepted = past.require_alerts(accept_alert or ())
         failed = [name for name in past.failed if name not in skipped]
         if failed and not retry_failed:
             context.warn(
@@ -62,5 +72,7 @@ def resume(
         agrees = agrees_to_recorded(context, accepted=accept_recorded_commands, yes=yes)
         file = file or context.cluster(past.cluster_file)
         with context.connect(file, state, agrees) as connection:
-            ended = resume_run(connection, store, past, retry_failed=retry_failed, skip=skipped)
+            ended = resume_run(
+                connection, store, past, retry_failed=retry_failed, skip=skipped, accept_alerts=accepted
+            )
         return int(exit_code(ended))

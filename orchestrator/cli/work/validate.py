@@ -23,10 +23,12 @@ from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.engine.gates import judged
 from orchestrator.engine.kinds.elasticsearch.redundancy import is_waived
 from orchestrator.engine.kinds.elasticsearch.returning import Away, returns
 from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.kinds.riak.settings import timer_key
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
@@ -397,7 +399,9 @@ def lease_checks(lease: ClusterLeasePort, place: LeasePlace) -> Iterator[Check]:
 
 def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
     """Read each gate. A closed gate is no fault: a run waits for it."""
-    for name, view in ports.gates(gates).observe().items():
+    read, by_name = ports.gates(gates).observe(), {gate.name: gate for gate in gates}
+    for name in read:
+        view = judged(by_name[name], read[name], RunState(run=""))
         if isinstance(view, Unknown):
             yield Check(subject="gate", point=name, good=False, message=f"cannot be read: {view.reason}")
         else:

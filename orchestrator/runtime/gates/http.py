@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit
@@ -28,6 +28,9 @@ from orchestrator.tls import broken, refused_form, tls_context
 MOST_BYTES: Final = 1024 * 1024
 """Of an answer: a queue, a few samples or one document are far smaller."""
 
+Query = Mapping[str, str | Sequence[str]]
+"""Parameters of a request; one with several values is repeated."""
+
 _OK: Final = 200
 _DENIED: Final = (401, 403)
 _REDIRECTS: Final = range(300, 400)
@@ -39,7 +42,7 @@ Secrets = Callable[[str], str]
 class Get(Protocol):
     """Asks a server for a document."""
 
-    def __call__(self, suffix: str = "", query: Mapping[str, str] | None = None) -> Reading[bytes]:
+    def __call__(self, suffix: str = "", query: Query | None = None) -> Reading[bytes]:
         """The body of a 200; else `Unknown` with the status or fault, and never with text of the body.
 
         Args:
@@ -57,22 +60,24 @@ class HttpGet:
         access: how it is asked.
         secrets: resolves references; called again if the server denies access, since a key may have changed.
         redact: removes the known secrets from a body.
+        most_bytes: maximum size of an answer.
         clock: monotonic seconds.
     """
 
     access: HttpAccess
     secrets: Secrets
     redact: Callable[[str], str] = str
+    most_bytes: int = MOST_BYTES
     clock: Callable[[], Seconds] = time.monotonic
     _pool: urllib3.HTTPConnectionPool | None = None
     _headers: dict[str, str] | None = None
 
-    def __call__(self, suffix: str = "", query: Mapping[str, str] | None = None) -> Reading[bytes]:
+    def __call__(self, suffix: str = "", query: Query | None = None) -> Reading[bytes]:
         """See `Get`. If a secret cannot be resolved, the error of `secrets` is raised."""
         if self._headers is None:
             self._headers = self._authorization()
         where = _shown(self.access.url, suffix)
-        url = f"{self.access.url}{suffix}{f'?{urlencode(query)}' if query else ''}"
+        url = f"{self.access.url}{suffix}{f'?{urlencode(query, doseq=True)}' if query else ''}"
         limit = self.access.timeout
         try:
             answered = exchange(
@@ -80,7 +85,7 @@ class HttpGet:
                 "GET",
                 urllib3.util.parse_url(url).request_uri,
                 headers={"Accept": "application/json", **self._headers},
-                bounds=Bounds(connect=limit, silence=limit, whole=limit, answer_bytes=MOST_BYTES),
+                bounds=Bounds(connect=limit, silence=limit, whole=limit, answer_bytes=self.most_bytes),
                 now=self.clock,
             )
         except (HTTPError, OSError, ValueError, AnswerLimit) as error:

@@ -9,14 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.errors import ConfigError
-from orchestrator.model.gate import CommandGate, Gate, GateView, HttpJsonGate, PrometheusGate, RabbitQueueGate
+from orchestrator.model.gate import (
+    AlertmanagerGate,
+    CommandGate,
+    Gate,
+    GateView,
+    HttpJsonGate,
+    PrometheusGate,
+    RabbitQueueGate,
+)
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.runtime.gates import command, http_json, prometheus, rabbitmq
-from orchestrator.runtime.gates.http import HttpGet, Secrets
+from orchestrator.runtime.gates import alertmanager, command, http_json, prometheus, rabbitmq
+from orchestrator.runtime.gates.http import MOST_BYTES, HttpGet, Secrets
 from orchestrator.untrusted import one_line
 
 _MARGIN_SECONDS: Final[Seconds] = 1.0
@@ -55,7 +63,8 @@ def asker(gate: Gate, *, secrets: Secrets, run: command.Run, redact: Redact = st
     if isinstance(gate, CommandGate):
         of_command = gate
         return Asker(name=gate.name, timeout=gate.timeout, ask=lambda: command.ask(of_command, run))
-    get = HttpGet(gate.at, secrets, redact)
+    most = alertmanager.MOST_BYTES if isinstance(gate, AlertmanagerGate) else MOST_BYTES
+    get = HttpGet(gate.at, secrets, redact, most)
 
     def ask() -> Reading[GateView]:
         match gate:
@@ -65,6 +74,8 @@ def asker(gate: Gate, *, secrets: Secrets, run: command.Run, redact: Redact = st
                 return prometheus.ask(gate, get)
             case HttpJsonGate():
                 return http_json.ask(gate, get)
+            case AlertmanagerGate():
+                return alertmanager.ask(gate, get)
 
     return Asker(name=gate.name, timeout=gate.at.timeout, ask=ask, close=get.close)
 
@@ -107,7 +118,9 @@ class Gates:
     def _said(self, view: Reading[GateView]) -> Reading[GateView]:
         if isinstance(view, Unknown):
             return Unknown(reason=one_line(self._redact(view.reason), _LONGEST))
-        return GateView(open=view.open, evidence=one_line(self._redact(view.evidence), _LONGEST))
+        alerts = tuple(replace(each, name=self._redact(each.name)) for each in view.alerts)
+        evidence = one_line(self._redact(view.evidence), _LONGEST)
+        return GateView(open=view.open, evidence=evidence, alerts=alerts)
 
 
 class _Asking:

@@ -8,15 +8,17 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.model.event import Hold, HoldsCleared
-from orchestrator.model.gate_event import GatesPassed
+from orchestrator.model.action import StopNode
+from orchestrator.model.event import ActionSent, Hold, HoldsCleared
+from orchestrator.model.gate import Gate
+from orchestrator.model.gate_event import AlertsAtStart, GatesPassed
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy, Together
 from orchestrator.simulation import allocation, mishaps
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import GateState, SimGate
 from tests.simulation import program_mishaps
-from tests.simulation.gated import QUEUE
+from tests.simulation.gated import ALERTS, QUEUE
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import DONE, HELD, PAUSED, Played, Scene, asked, at, first, resume
 
@@ -26,12 +28,32 @@ NO_STOP: Final = {"stop": 0, "set_allocation": 0}
 CANNOT: Final = "it could not finish, so it does not begin"
 
 
-def _gated(hold: float, gate: float) -> Policy:
-    return policy(gates=(QUEUE,), deadlines=Deadlines(hold=hold, gate=gate))
+def _gated(hold: float, gate: float, of: Gate = QUEUE) -> Policy:
+    return policy(gates=(of,), deadlines=Deadlines(hold=hold, gate=gate))
 
 
 def _shut(seconds: float | None, **more: Any) -> program_mishaps.GateShut:
-    return program_mishaps.GateShut(name=QUEUE.name, seconds=seconds, **{"readable": True, **more})
+    return program_mishaps.GateShut(**{"name": QUEUE.name, "seconds": seconds, "readable": True, **more})
+
+
+WATCHED: Final = _gated(60.0, 1200.0, ALERTS)
+
+
+def _fires(seconds: float | None, **more: Any) -> program_mishaps.GateShut:
+    return _shut(seconds, name=ALERTS.name, **more)
+
+
+def _held_until_resolved(seconds: float, played: Played) -> None:
+    """No node is stopped while it fires; what fired before the run does not hold it."""
+    began = played.happened("gate alertmanager is closed")
+    stops = [
+        record.at
+        for record in played.simulation.journal.records
+        if isinstance(record.event, ActionSent) and isinstance(record.event.action, StopNode)
+    ]
+    assert not [at for at in stops if began < at < began + seconds]
+    assert len(stops) == 3
+    assert set(played.found(AlertsAtStart)[0].alerts) == {"35c09500004f2c5f"}
 
 
 def _snapshot(seconds: float | None, after: float = 0.0) -> Mishap:
@@ -44,8 +66,8 @@ def _cleared(but_gates: Mapping[bool, int], played: Played) -> None:
     assert len(played.found(GatesPassed)) >= 3, "before each wave"
 
 
-def _closed(played: Played) -> None:
-    played.world.gates[QUEUE.name] = SimGate(state=GateState.CLOSED)
+def _closed(gate: Gate, played: Played) -> None:
+    played.world.gates[gate.name] = SimGate(state=GateState.CLOSED)
 
 
 def _asked_at_most(most: float, played: Played) -> None:
@@ -87,8 +109,29 @@ SCENES: Final = (
         )
     ),
     Scene(name="gates: asked every five seconds while one is closed", wanted=_gated(3600.0, 600.0),
-        prepares=_closed, ends=HELD, lives={f"es{n}": 1 for n in (1, 2, 3)}, sent=NO_STOP,
+        prepares=partial(_closed, QUEUE), ends=HELD, lives={f"es{n}": 1 for n in (1, 2, 3)}, sent=NO_STOP,
         shows=partial(_asked_at_most, 600 / 5 + 3)),
+    *(
+        Scene(name=f"alertmanager: an alert that begins during the run holds it, {killed or 'not killed'}",
+            wanted=WATCHED, befalls=[at("stop", _fires(900.0))], lives={}, killed=killed,
+            then=[resume()] if killed else [], shows=partial(_held_until_resolved, 900.0),
+            events={"alerts_at_start": 1, "gate_closed": 2 if killed else 1, "gate_opened": 1})
+        for killed in ("", "after the commit of gate_closed")
+    ),
+    Scene(name="alertmanager: what fires when the run begins does not hold it",
+        wanted=WATCHED, prepares=partial(_closed, ALERTS), lives={},
+        events={"alerts_at_start": 1, "gate_closed": 0}),
+    Scene(name="alertmanager: one that was resolved and fires again is a new one",
+        wanted=WATCHED, prepares=partial(_closed, ALERTS), lives={},
+        befalls=[at("stop", _fires(0.5, readable=False)), at("stop", _fires(900.0), after=1.0)],
+        events={"alerts_at_start": 1, "gate_closed": 1, "gate_opened": 1}),
+    Scene(name="alertmanager: that cannot be read holds, and the alerts of the start are read then",
+        wanted=WATCHED, befalls=[first(_fires(600.0, readable=False))], lives={},
+        events={"alerts_at_start": 1, "gate_closed": 1, "gate_opened": 1}),
+    Scene(name="alertmanager: an alert that a person accepts no longer holds the run",
+        wanted=WATCHED, befalls=[at("stop", _fires(None))], ends=HELD, lives={},
+        says="held for 1200 s by gates_open: alertmanager: 1 alert fires: DiskFull",
+        then=[resume(ends=HELD), resume(accept_alerts=["DiskFull"])], events={"alerts_at_start": 1}),
     Scene(name="gates: not asked while nodes are down", wanted=_gated(3600.0, 600.0),
         shows=partial(_asked_at_most, 3 * 6)),
     Scene(name="zero_replica_indices: a run that cannot finish does not begin until it is corrected",

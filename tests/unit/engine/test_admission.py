@@ -25,15 +25,15 @@ from orchestrator.model.event import (
     StandingDown,
     run_phase,
 )
-from orchestrator.model.gate import GateView
-from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
+from orchestrator.model.gate import AlertmanagerGate, FiringAlert, GateView, Since, view_of_alerts
+from orchestrator.model.gate_event import AlertsAtStart, GateClosed, GateOpened, GatesPassed
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, Look, Observation
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import DisabledPredicate, Strategy, Wave
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.simulation.world import World
-from tests.simulation.gated import QUEUE, SCRIPT
+from tests.simulation.gated import ALERTS, QUEUE, SCRIPT
 from tests.simulation.play import cluster, policy
 from tests.states import state_with
 from tests.unit.engine.asking import (
@@ -169,24 +169,114 @@ def test_a_gate_bars_unless_it_was_read_and_is_open(subtests: pytest.Subtests) -
         ((), {QUEUE.name: unasked, SCRIPT.name: unasked}),
     ]:
         with subtests.test(views=views):
-            found = closed_gates(GATED, _seen(*views))
+            found = closed_gates(_gated(), _seen(*views))
             assert [(hold.predicate, hold.subject) for hold in found] == [
                 ("gates_open", one) for one in closed
             ]
             assert all(why in hold.evidence for hold, why in zip(found, closed.values(), strict=True))
-    off = replace(GATED, disabled_predicates=(DisabledPredicate(name="gates_open", subject=QUEUE.name),))
+    disabled = (DisabledPredicate(name="gates_open", subject=QUEUE.name),)
+    off = state_with(_gated(), policy=replace(GATED, disabled_predicates=disabled))
     seen = _seen(SHUT, OPEN)
-    assert closed_gates(off, seen) == gate_news(state_with(_gated(), policy=off), off, seen) == ()
+    assert closed_gates(off, seen) == gate_news(off, seen) == ()
     assert gates_passed(off, seen) == (GatesPassed(gates={SCRIPT.name: "12 messages"}),)
 
 
 def test_the_journal_is_told_once_of_what_closes_and_what_opens() -> None:
-    closing = gate_news(_gated(), GATED, _seen(SHUT, UNREAD))
+    closing = gate_news(_gated(), _seen(SHUT, UNREAD))
     why = "cannot be read, so it counts as closed: timed out"
     assert closing == (CLOSED, GateClosed(gate=SCRIPT.name, evidence=why, readable=False))
     state = _gated(*closing)
-    assert gate_news(state, GATED, _seen(SHUT, UNREAD)) == ()
-    assert gate_news(state, GATED, _seen(OPEN, UNREAD)) == (OPENED,)
+    assert gate_news(state, _seen(SHUT, UNREAD)) == ()
+    assert gate_news(state, _seen(OPEN, UNREAD)) == (OPENED,)
+
+
+def _fires(*alerts: FiringAlert) -> GateView:
+    return view_of_alerts(alerts, [alert for alert in alerts if alert.counts])
+
+
+DISK: Final = FiringAlert(fingerprint="d", began=100.0, name='DiskFull{instance="es1"}')
+QUIET: Final = FiringAlert(fingerprint="q", began=100.0, name="Quiet", counts=False)
+SINCE_START: Final = AlertsAtStart(gate=ALERTS.name, alerts={"d": 100.0, "q": 100.0})
+NONE_AT_START: Final = AlertsAtStart(gate=ALERTS.name, alerts={})
+
+
+def _resumed(*alerts: str) -> RunResumed:
+    return RunResumed(operator="ann", host="bastion", accept_alerts=alerts)
+
+
+def test_alerts_that_fired_at_the_start_do_not_close_a_gate(subtests: pytest.Subtests) -> None:
+    """One that was resolved and fires again has begun later: it is a new one. So is another fingerprint."""
+    always = replace(ALERTS, since=Since.ALWAYS)
+    again, twin = replace(DISK, began=200.0), replace(DISK, fingerprint="e")
+    rows: list[tuple[str, AlertmanagerGate, list[Event], GateView, bool]] = [
+        ("at the first reading", ALERTS, [], _fires(DISK), False),
+        ("still", ALERTS, [SINCE_START], _fires(DISK), False),
+        (
+            "by an older Alertmanager of a pair",
+            ALERTS,
+            [SINCE_START],
+            _fires(replace(DISK, began=99.0)),
+            False,
+        ),
+        ("again", ALERTS, [SINCE_START], _fires(again), True),
+        ("another", ALERTS, [SINCE_START], _fires(DISK, twin), True),
+        ("one whose silence has ended", ALERTS, [SINCE_START], _fires(replace(QUIET, counts=True)), False),
+        ("one that is silenced", ALERTS, [NONE_AT_START], _fires(QUIET), False),
+        ("after a resume", ALERTS, [NONE_AT_START, _resumed()], _fires(DISK), True),
+        ("accepted by name", ALERTS, [NONE_AT_START, _resumed("DiskFull")], _fires(DISK, again), False),
+        (
+            "accepted with labels",
+            ALERTS,
+            [NONE_AT_START, _resumed(DISK.name), _resumed()],
+            _fires(DISK),
+            False,
+        ),
+        ("another accepted", ALERTS, [NONE_AT_START, _resumed("Disk")], _fires(DISK), True),
+        ("of any time", always, [], _fires(DISK), True),
+        ("of any time, accepted", always, [_resumed("DiskFull")], _fires(DISK), False),
+    ]
+    for what, gate, past, view, closed in rows:
+        with subtests.test(what):
+            wanted = policy(gates=(gate,))
+            state = state_with(RunState(run="run-1"), policy=wanted, phase=Phase.GATED)
+            for event in past:
+                state = evolved(state, event, at=100.0)
+            state = state_with(state, phase=Phase.GATED)
+            found = closed_gates(state, Observation(at=0.0, gates={gate.name: view}))
+            assert [hold.subject for hold in found] == ([gate.name] if closed else [])
+
+
+def test_the_journal_has_the_alerts_of_the_start_and_each_change() -> None:
+    state = state_with(RunState(run="run-1"), policy=policy(gates=(ALERTS,)), phase=Phase.GATED)
+
+    def news(*alerts: FiringAlert, unread: bool = False) -> tuple[Event, ...]:
+        nonlocal state
+        view = UNREAD if unread else _fires(*alerts)
+        found = gate_news(state, Observation(at=0.0, gates={ALERTS.name: view}))
+        for event in found:
+            state = evolved(state, event, at=100.0)
+        return found
+
+    other = FiringAlert(fingerprint="o", began=200.0, name="Other")
+    why = "cannot be read, so it counts as closed: timed out"
+    assert news(unread=True) == (GateClosed(gate=ALERTS.name, evidence=why, readable=False),)
+    assert news(DISK, QUIET) == (
+        SINCE_START,
+        GateOpened(gate=ALERTS.name, evidence="no alert fires (2 exempt)"),
+    )
+    assert news(DISK) == ()
+    said = "1 alert fires: Other"
+    assert news(DISK, other) == (GateClosed(gate=ALERTS.name, evidence=said, count=1, subjects=("Other",)),)
+    assert news(DISK, other) == news(unread=True) == ()
+    second = replace(other, fingerprint="p", name="Second")
+    said = "2 alerts fire: Other, Second"
+    both = GateClosed(gate=ALERTS.name, evidence=said, count=2, subjects=("Other", "Second"))
+    assert news(DISK, other, second) == (both,)
+    assert closed_gates(state, Observation(at=0.0)) == (
+        Hold(predicate="gates_open", subject=ALERTS.name, evidence=f"{why[:-9]}it was not asked"),
+    )
+    assert news() == (GateOpened(gate=ALERTS.name, evidence="no alert fires"),)
+    assert news(replace(DISK, began=300.0))[0].event == "gate_closed"
 
 
 def test_gates_are_asked_where_something_may_go_on(subtests: pytest.Subtests) -> None:
@@ -197,7 +287,7 @@ def test_gates_are_asked_where_something_may_go_on(subtests: pytest.Subtests) ->
             state = _gated(phase=phase)
             assert (Look.GATES in needed(state)[0]) is (phase in asking)
             assert Look.GATES not in needed(state_with(state, policy=policy()))[0]
-            assert phase in asking or gate_news(state, GATED, _seen()) == ()
+            assert phase in asking or gate_news(state, _seen()) == ()
     target = MergeTarget(index="posts", index_uuid="u", segments=1, bytes=1, due=False)
     for ended in (False, True):
         merging = Merging(indices={"u": MergeProgress(target=target, ended=ended)})

@@ -5,24 +5,29 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.model.gate import (
+    AlertmanagerGate,
     CommandGate,
     EqualTo,
+    FiringAlert,
     GateView,
     HttpAccess,
     HttpJsonGate,
     PrometheusGate,
     RabbitQueueGate,
+    Silenced,
     Within,
+    view_of_alerts,
 )
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runtime.gates import command, http_json, prometheus, rabbitmq
+from orchestrator.runtime.gates import alertmanager, command, http_json, prometheus, rabbitmq
 from orchestrator.runtime.gates.command import Ran
+from orchestrator.runtime.gates.http import Query
 from orchestrator.runtime.gates.port import Asker, Gates
 
 AT = HttpAccess(url="http://mq:15672")
@@ -54,7 +59,7 @@ def test_a_queue(subtests: pytest.Subtests) -> None:
 def test_a_queue_is_asked_for_by_its_whole_name() -> None:
     asked: list[str] = []
 
-    def get(suffix: str = "", query: Mapping[str, str] | None = None) -> Reading[bytes]:
+    def get(suffix: str = "", query: Query | None = None) -> Reading[bytes]:
         asked.append(suffix)
         assert query is not None
         return Unknown(reason="http://mq:15672: 404 Not Found")
@@ -119,6 +124,91 @@ def test_a_value_of_a_document(subtests: pytest.Subtests) -> None:
             }
             gate = HttpJsonGate(name="h", at=AT, path=path, equals=EqualTo(value=wanted))
             assert _how(http_json.judge(gate, json.dumps(document).encode())) == how
+
+
+BEGAN = "2026-11-30T10:38:36.479Z"
+ALERTS = AlertmanagerGate(name="a", at=AT, matchers=('cluster="prod"',))
+
+
+def _alert(fingerprint: str = "d66cde58", **changes: object) -> dict[str, object]:
+    """An alert as Alertmanager 0.25 lists it."""
+    labels = {"alertname": "DiskFull", "instance": "es1:9100", "cluster": "prod"}
+    status: dict[str, object] = {"inhibitedBy": [], "silencedBy": [], "state": "active"}
+    found = {
+        "fingerprint": fingerprint,
+        "labels": labels,
+        "startsAt": BEGAN,
+        "status": status,
+        "receivers": [],
+    }
+    return {**found, "annotations": {}, "endsAt": BEGAN, "updatedAt": BEGAN, **changes}
+
+
+def _suppressed(by: str) -> dict[str, object]:
+    return _alert(status={"inhibitedBy": [], "silencedBy": [], "state": "suppressed", by: ["258b04d6"]})
+
+
+def test_alerts(subtests: pytest.Subtests) -> None:
+    count = replace(ALERTS, silenced=Silenced.COUNT)
+    many = [_alert(f"f{number}") for number in range(alertmanager.MOST_ALERTS)]
+    for gate, answer, how, said in [
+        (ALERTS, [], OPEN, "no alert fires"),
+        (ALERTS, [_alert()], CLOSED, '1 alert fires: DiskFull{cluster="prod",instance="es1:9100"}'),
+        (ALERTS, [_alert(), _alert()], CLOSED, "1 alert fires: DiskFull"),
+        (ALERTS, [_suppressed("silencedBy")], OPEN, "no alert fires (1 exempt)"),
+        (ALERTS, [_suppressed("silencedBy"), _alert()], CLOSED, "1 alert fires: DiskFull"),
+        (ALERTS, [_alert(), _suppressed("silencedBy")], CLOSED, "1 alert fires: DiskFull"),
+        (count, [_suppressed("silencedBy")], CLOSED, "1 alert fires: DiskFull"),
+        (count, [_suppressed("inhibitedBy")], OPEN, "no alert fires (1 exempt)"),
+        (ALERTS, many, CLOSED, "5000 alerts fire: DiskFull"),
+        (ALERTS, [*many, _alert()], UNREAD, "5,001 alerts match, more than 5,000"),
+        (ALERTS, {"status": "success"}, UNREAD, "not a list of alerts"),
+        (ALERTS, [None], UNREAD, "no alert"),
+        (ALERTS, [_alert(fingerprint="a\nb")], UNREAD, "no alert"),
+        (ALERTS, [_alert(fingerprint="a" * 65)], UNREAD, "no alert"),
+        (ALERTS, [_alert(labels=None)], UNREAD, "no alert"),
+        (ALERTS, [_alert(status="active")], UNREAD, "no alert"),
+        (ALERTS, [_alert(startsAt="today")], UNREAD, "no alert"),
+        (ALERTS, [{"labels": {"alertname": "of another API"}}], UNREAD, "no alert"),
+    ]:
+        with subtests.test(gate=gate.silenced, said=said):
+            view = alertmanager.judge(gate, json.dumps(answer).encode())
+            assert _how(view) == how
+            assert said in (view.reason if isinstance(view, Unknown) else view.evidence)
+
+
+def test_a_page_in_place_of_alerts_is_no_answer() -> None:
+    assert alertmanager.judge(ALERTS, b"<html>sign in</html>") == Unknown(reason="the answer is not JSON")
+
+
+def test_at_most_five_alerts_are_named() -> None:
+    answer = [_alert(f"f{n}", labels={"alertname": f"A{n}"}) for n in range(7)]
+    view = alertmanager.judge(ALERTS, json.dumps(answer).encode())
+    assert isinstance(view, GateView)
+    assert view.evidence == "7 alerts fire: A0, A1, A2, A3, A4 and 2 more"
+    assert (view.count, view.subjects) == (7, ("A0", "A1", "A2", "A3", "A4"))
+
+
+def test_a_long_alert_is_cut_and_still_no_other_one() -> None:
+    answer = [_alert(f"f{n}", labels={"alertname": "A", "x": "\n" + "y" * 9999}) for n in range(2)]
+    view = alertmanager.judge(ALERTS, json.dumps(answer).encode())
+    assert isinstance(view, GateView)
+    first, second = view.subjects
+    assert first != second
+    assert len(first) < 200
+    assert first.isprintable()
+
+
+def test_when_an_alert_began(subtests: pytest.Subtests) -> None:
+    for written, began in [
+        (BEGAN, 1796035116.479),
+        ("2026-11-30T10:38:36.479123456Z", 1796035116.479123),
+        ("2026-11-30T12:38:36.479+02:00", 1796035116.479),
+    ]:
+        with subtests.test(written=written):
+            view = alertmanager.judge(ALERTS, json.dumps([_alert(startsAt=written)]).encode())
+            assert isinstance(view, GateView)
+            assert view.alerts[0].began == pytest.approx(began, abs=1e-6)
 
 
 def test_a_number_of_a_document(subtests: pytest.Subtests) -> None:
@@ -186,6 +276,15 @@ def test_what_a_gate_says_is_one_line_without_secrets() -> None:
     assert isinstance(view, GateView)
     assert view.evidence.startswith("[redacted] | xxx")
     assert len(view.evidence) < 500
+
+
+def test_an_alert_is_shown_without_secrets() -> None:
+    alert = FiringAlert(fingerprint="a", began=0.0, name='Leak{key="s3cret"}')
+    said = Asker(name="a", timeout=5.0, ask=lambda: view_of_alerts([alert], [alert]))
+    view = _gates(said).observe()["a"]
+    assert isinstance(view, GateView)
+    assert view.alerts[0].name == 'Leak{key="[redacted]"}'
+    assert "s3cret" not in view.evidence
 
 
 @pytest.mark.parametrize("error", [ConfigError("secret env:A: is empty"), RuntimeError("s3cret")])

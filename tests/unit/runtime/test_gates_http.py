@@ -7,14 +7,17 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from orchestrator.model.gate import HttpAccess
+from orchestrator.model.gate import AlertmanagerGate, GateView, HttpAccess
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.redact import Redactor
+from orchestrator.runtime.gates.command import Ran
 from orchestrator.runtime.gates.http import MOST_BYTES, HttpGet
-from tests.fakes.scripted_http import ScriptedServer, reply
+from orchestrator.runtime.gates.port import Gates, asker
+from tests.fakes.scripted_http import Answerer, ScriptedServer, reply
 from tests.lab.security import LabUser, Security, write_security
 
 SECRET = "watcher:hunter2"  # noqa: S105  (a test's own)
@@ -69,7 +72,7 @@ def get(
         return ask(PATH, {"query": "private"})
 
 
-def refusal(answer: Reading[bytes], *, secret: str = SECRET) -> str:
+def refusal(answer: Reading[object], *, secret: str = SECRET) -> str:
     """Why there is no answer; it never tells the secret or the query."""
     assert isinstance(answer, Unknown), answer
     for word in (*secret.split(":"), "d2F0Y2hlcjpodW50ZXIy", "private"):
@@ -163,6 +166,40 @@ def test_a_secret_that_http_does_not_take_is_not_shown(server: ScriptedServer) -
     access = HttpAccess(url=server.url, bearer="env:TOKEN")
     with contextlib.closing(HttpGet(access, lambda _: secret)) as ask:
         assert "the URL or the secret holds characters" in refusal(ask(PATH), secret=secret)
+
+
+ALERTS = "/api/v2/alerts"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (reply(b" " * 10_000_000), "the answer is larger than 8388608 bytes"),
+        (reply(b"<html>sign in</html>", kind="text/html"), "the answer is not JSON"),
+        (reply({"error": SECRET}, status=401), "401: it does not take what env:MQ_AUTH holds"),
+        (reply({"code": 1}, status=400), '400 So: it does not take cluster="prod", severity=~"a|b"'),
+        (reply(b"", status=302, headers={"Location": "/x"}), "302: it redirects, which is not followed"),
+        (reply([]), ""),
+    ],
+    ids=["10 MB", "a page", "denied", "a matcher that is wrong", "a redirect", "no alerts"],
+)
+def test_an_alertmanager_is_asked(server: ScriptedServer, answer: Answerer, says: str) -> None:
+    """For all that match, silenced or not; it tells no secret, and none is sent elsewhere."""
+    server.on(ALERTS, answer)
+    access = HttpAccess(url=server.url, bearer="env:MQ_AUTH", timeout=PATIENT)
+    gate = AlertmanagerGate(name="a", at=access, matchers=('cluster="prod"', 'severity=~"a|b"'))
+    of_gate = asker(gate, secrets=lambda _: SECRET, run=lambda _line, _seconds: Ran(exit=0))
+    with contextlib.closing(Gates([of_gate], redact=str)) as gates:
+        view = gates.observe()["a"]
+    if says:
+        assert says in refusal(view)
+    else:
+        assert view == GateView(open=True, evidence="no alert fires")
+    assert server.paths() == [ALERTS]
+    assert server.asked[0].headers["authorization"] == f"Bearer {SECRET}"
+    listed = [(name, "true") for name in ("active", "silenced", "inhibited", "unprocessed")]
+    matchers = [("filter", matcher) for matcher in gate.matchers]
+    assert parse_qsl(urlsplit(server.asked[0].target).query) == [*listed, *matchers]
 
 
 def test_a_secret_in_a_body_is_gone_before_a_part_of_it_is_shown(server: ScriptedServer) -> None:
