@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "status",
     "history",
     "report",
+    "serve",
     "init",
     "validate",
     "rehearse",

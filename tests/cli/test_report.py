@@ -195,7 +195,7 @@ def test_json_and_page_of_a_simulated_run_are_one_fold(tmp_path: Path) -> None:
     assert sum(facts["health_seconds"].values()) == pytest.approx(facts["seconds"], abs=0.01)
 
 
-def test_a_connection_of_a_cluster_file_writes_the_page_at_the_end(console: Console) -> None:
+def test_a_connection_of_a_cluster_file_writes_the_page_at_end(console: Console) -> None:
     file = console.folder / "lab.yml"
     file.write_text("kind: elasticsearch\nname: lab\nendpoints: ['http://127.0.0.1:1']\n")
     ended_run(console)

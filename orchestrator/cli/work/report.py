@@ -43,7 +43,7 @@ def show_report(
         newest = store.runs(cluster=name, limit=1) if run is None else ()
         entry = newest[0] if newest else find_run(store, Wanted.SHOW, run=run, cluster=name)
         records = store.replay(entry.run)
-        redact = _redactor(context, store, records, cluster)
+        redact = redactor(context, store, records, cluster)
         live = entry.outcome is None and provably_alive(entry.process)
         outcome = entry.outcome.value if entry.outcome else None
         now = context.clock.now() if live else None
@@ -83,7 +83,7 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
         if html is not None:
             from orchestrator.view.report.page import history_page  # noqa: PLC0415  (only a page needs templates)
 
-            redact = _redactor(context, store, [one for _, records in past for one in records[:1]], cluster)
+            redact = redactor(context, store, [one for _, records in past for one in records[:1]], cluster)
             links = _links(store, html, [one.run for one in runs])
             write_page(
                 html, history_page(cleaned(history_object(runs), lambda text: visible(redact(text))), links)
@@ -99,9 +99,7 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
     return int(context.end(ExitCode.DONE, runs=len(runs)))
 
 
-def _redactor(
-    context: Context, store: StateStore, records: Iterable[Record], cluster: str | None
-) -> Redactor:
+def redactor(context: Context, store: StateStore, records: Iterable[Record], cluster: str | None) -> Redactor:
     """Removes the secrets that the cluster file and the gates of these runs name, as far as they can be read.
 
     The files that a shared state names are left alone: another account may have named them.

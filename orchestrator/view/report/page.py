@@ -31,18 +31,20 @@ _LISTED: Final = 200
 """Lines of one list on the page; the JSON has all of them."""
 
 
-def run_page(facts: Facts, zone: tzinfo | None = None) -> str:
+def run_page(facts: Facts, zone: tzinfo | None = None, *, status: Mapping[str, Any] | None = None) -> str:
     """The page of a run.
 
     Args:
         facts: of the run, as from `facts_of`.
         zone: of the times on the page; None is that of this machine.
+        status: of `status --output json`, for a page that a server keeps up to date.
     """
     axis = charts.Axis(facts["attempts"], zone)
     return _render(
-        "run.html",
+        "run.html" if status is None else "live_run.html",
         zone,
         facts=facts,
+        status=status,
         axis=axis,
         timeline=charts.timeline(facts, axis),
         health=charts.health(facts, axis),
@@ -58,18 +60,26 @@ def run_page(facts: Facts, zone: tzinfo | None = None) -> str:
     )
 
 
-def history_page(runs: Sequence[Facts], links: Mapping[str, str], zone: tzinfo | None = None) -> str:
+def history_page(
+    runs: Sequence[Facts],
+    links: Mapping[str, str],
+    zone: tzinfo | None = None,
+    *,
+    under_way: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
     """The page of past runs: seconds a node over the months, by version.
 
     Args:
         runs: objects of `history --output json`, the oldest first.
         links: run to the address of its own page, for runs that have one.
         zone: of the times on the page; None is that of this machine.
+        under_way: runs that a process continues, for a page that a server keeps up to date.
     """
     names = dict.fromkeys(run["cluster"] for run in runs)
     clusters = {name: [run for run in runs if run["cluster"] == name] for name in names}
     parts = {name: (of, charts.past_runs(of, zone)) for name, of in clusters.items()}
-    return _render("history.html", zone, clusters=parts, links=links)
+    template = "history.html" if under_way is None else "live_history.html"
+    return _render(template, zone, clusters=parts, links=links, under_way=under_way)
 
 
 def _render(template: str, zone: tzinfo | None, **values: Any) -> str:

@@ -1,0 +1,189 @@
+"""Live pages: the server's address and token, and the looks at the state of which its pages are made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from orchestrator.cli.context import Context, context_of
+from orchestrator.cli.options import Output
+from orchestrator.cli.work.report import redactor
+from orchestrator.config.secrets import SecretResolver, parse_reference
+from orchestrator.engine.fold import replay
+from orchestrator.errors import ExitCode, UsageError
+from orchestrator.model.event import Record
+from orchestrator.model.phase import Outcome
+from orchestrator.redact import Redactor
+from orchestrator.runs.report import facts_of_run
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import provably_alive, provably_gone
+from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.serve.board import Board, Look, Shown
+from orchestrator.view.history import PastRun, history_object, past_run
+from orchestrator.view.report.facts import as_json, cleaned
+from orchestrator.view.report.page import history_page, run_page
+from orchestrator.view.status import status_object
+
+_LISTED: Final = 50
+"""Runs in the list."""
+_SHORTEST_TOKEN: Final = 16
+_STEP: Final = 5.0
+"""Seconds after which the durations on the page of a run under way are counted again."""
+
+
+def serve_pages(
+    listen: str, *, hosts: Sequence[str], token: str | None, cluster: str | None, state: str | None
+) -> int:
+    """Serve until a signal comes. Returns the exit code.
+
+    Raises:
+        UsageError: the extra is not installed, the address is no address or taken, or the token is missing.
+        ConfigError: the token cannot be read.
+        JournalError: the state cannot be opened.
+    """
+    try:
+        from orchestrator.serve import app, server  # noqa: PLC0415  (an extra)
+    except ModuleNotFoundError as error:
+        missing = f"`serve` needs the package {error.name}"
+        raise UsageError(f"{missing}: pip install 'orchestrator[serve]'") from None
+    context = context_of(Output.TEXT)
+    address = server.Address(listen)
+    secret = None if token is None else _token(token, context)
+    if secret is None and not address.is_loopback:
+        raise UsageError(f"--listen {listen} can be reached by others: add --token file:PATH or env:NAME")
+    name = context.cluster(cluster).spec.name if cluster else None
+    with context.state(state, Access.READ) as store:
+        looks = _Looks(context, store, cluster=name, cluster_file=cluster)
+        board = Board(looks.look)
+        names = {*address.names, *(host.lower() for host in hosts)}
+        with address.bind() as listening:
+            at = f"http://{address.named}:{listening.getsockname()[1]}/"
+            pages = app.application(board, hosts=names, token=secret)
+            server.run(
+                pages,
+                listening,
+                said=lambda: context.note(f"serving {store.where} at {at} until Ctrl-C"),
+                leave=board.close,
+            )
+    return int(ExitCode.DONE)
+
+
+def _token(reference: str, context: Context) -> str:
+    """The token itself.
+
+    Raises:
+        UsageError: it is no reference, or shorter than one that cannot be guessed.
+        ConfigError: it cannot be read.
+    """
+    resolver = SecretResolver(environment=context.environment, folder=Path.cwd(), home=context.home)
+    try:
+        found = resolver.resolve(parse_reference(reference)).reveal()
+    except ValueError as error:
+        raise UsageError(f"--token: {error}") from None
+    if len(found) < _SHORTEST_TOKEN:
+        raise UsageError(f"--token: it has {len(found)} characters; {_SHORTEST_TOKEN} or more are needed")
+    return found
+
+
+@dataclass(kw_only=True)
+class _Followed:
+    """A run whose page is shown.
+
+    Attributes:
+        redact: removes its secrets.
+        records: what was read of its journal.
+        key: of the state and the moment from which `shown` was made.
+    """
+
+    redact: Redactor
+    records: tuple[Record, ...]
+    key: object = None
+    shown: Shown | None = None
+
+
+class _Looks:
+    """Reads what the pages show. Each read is a short transaction, and no cursor stays open.
+
+    Args:
+        context: of the process.
+        store: the state.
+        cluster: only runs of the cluster of this name.
+        cluster_file: as after `--cluster`, whose secrets are removed besides.
+    """
+
+    def __init__(
+        self, context: Context, store: StateStore, *, cluster: str | None, cluster_file: str | None
+    ) -> None:
+        self._context, self._store, self._cluster, self._file = context, store, cluster, cluster_file
+        self._followed: dict[str, _Followed] = {}
+        self._past: dict[RunEntry, PastRun | None] = {}
+        self._listing: tuple[object, Shown] | None = None
+
+    def look(self, runs: Collection[str]) -> Look:
+        """The list, and the pages of these runs.
+
+        Raises:
+            JournalError: the state cannot be read.
+        """
+        entries = self._store.runs(cluster=self._cluster)
+        by_id = {entry.run: entry for entry in entries}
+        self._followed = {run: one for run, one in self._followed.items() if run in runs}
+        shown = {run: self._page(by_id[run]) for run in runs if run in by_id}
+        return Look(listing=self._list(entries[:_LISTED]), runs=shown)
+
+    def _page(self, entry: RunEntry) -> Shown:
+        followed = self._followed.get(entry.run)
+        if followed is None:
+            records = self._store.replay(entry.run)
+            redact = redactor(self._context, self._store, records, self._file)
+            followed = self._followed[entry.run] = _Followed(redact=redact, records=records)
+        else:
+            followed.records += self._store.replay(entry.run, after=len(followed.records))
+        now, gone = self._context.clock.now(), provably_gone(entry.process)
+        live = entry.outcome is None and not gone
+        key = (len(followed.records), entry, gone, now // _STEP if live else None)
+        if followed.shown is None or followed.key != key:
+            followed.key, followed.shown = key, _shown(entry, followed, now=now, live=live, gone=gone)
+        return followed.shown
+
+    def _list(self, entries: Sequence[RunEntry]) -> Shown:
+        """The page of all runs. A journal is read once for each attempt at its run, when that has ended."""
+        alive = {entry.run for entry in entries if entry.outcome is None and not provably_gone(entry.process)}
+        key = (entries, alive)
+        if self._listing is None or self._listing[0] != key:
+            self._past = {entry: self._past_of(entry) for entry in entries}
+            past = history_object([found for entry in reversed(entries) if (found := self._past[entry])])
+            own = ("run", "cluster", "operator", "host")
+            under_way = [
+                {name: getattr(entry, name) for name in own} for entry in entries if entry.run in alive
+            ]
+            links = {entry.run: f"runs/{quote(entry.run, safe='')}" for entry in entries}
+            clean = cleaned({"runs": past, "under_way": under_way}, Redactor())
+            html = history_page(clean["runs"], links, under_way=clean["under_way"])
+            self._listing = key, Shown(html=html, data=clean)
+        return self._listing[1]
+
+    def _past_of(self, entry: RunEntry) -> PastRun | None:
+        if entry not in self._past:
+            return past_run(self._store.replay(entry.run), entry.outcome, unwritten=entry.unwritten)
+        return self._past[entry]
+
+
+def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool, gone: bool) -> Shown:
+    """The page of a run, of what was read of its journal."""
+    outcome, records = entry.outcome.value if entry.outcome else None, followed.records
+    redact, shown_until = followed.redact, now if live else None
+    facts = facts_of_run(entry.run, records, redact, outcome=outcome, now=shown_until)
+    state = replay(entry.run, records)
+    status = status_object(
+        state,
+        records,
+        now=now if live else records[-1].at,
+        alive=False if gone else (provably_alive(entry.process) or None),
+        restored=entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED,
+    )
+    said = cleaned(status, redact)
+    return Shown(html=run_page(facts, status=said), data={"status": said, "report": as_json(facts)})

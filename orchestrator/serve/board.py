@@ -1,0 +1,129 @@
+"""What all viewers are shown: one reader looks at the state, at most once a second, and only for viewers.
+
+A state in SQLite has no write-ahead log: an open read holds back the run's commits and heartbeats. So no
+viewer reads it. Each asks this board, which has one look taken at a time, in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from orchestrator.errors import OrchestratorError
+
+EVERY: Final = 1.0
+"""Seconds between two looks."""
+_LATE: Final = 10.0
+"""A look that takes so many seconds more is said to be late."""
+_KEPT: Final = 300.0
+"""A run that nobody has asked for so long, in seconds, is not looked at."""
+_MOST: Final = 30
+"""Runs looked at: those that were asked for last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the viewers of one page get.
+
+    Attributes:
+        html: the page; a page with the same text has not changed.
+        data: the same for programs, ready for JSON.
+    """
+
+    html: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look at the state found.
+
+    Attributes:
+        listing: all runs.
+        runs: those that were asked for, if they exist.
+        metrics: for Prometheus.
+    """
+
+    listing: Shown
+    runs: Mapping[str, Shown] = field(default_factory=dict)
+    metrics: str = ""
+
+
+class Board:
+    """The last look, and what is wrong since.
+
+    Args:
+        look: reads the list and these runs. It is called in a thread, never twice at a time. The viewers are
+            shown its `OrchestratorError`, with what was read before.
+        every: seconds between two looks.
+        late: seconds after which a look that has not ended is trouble.
+
+    Attributes:
+        last: None before the first look.
+        trouble: why there is no newer one; empty if all is well.
+        closed: whether viewers are to leave.
+    """
+
+    def __init__(
+        self, look: Callable[[Collection[str]], Look], *, every: float = EVERY, late: float = _LATE
+    ) -> None:
+        self._look, self.every, self._late = look, every, late
+        self._asked: dict[str, float] = {}
+        self._begun = self._ended = 0
+        self._over = float("-inf")
+        self._wanted, self._news = asyncio.Event(), asyncio.Condition()
+        self.last: Look | None = None
+        self.trouble = ""
+        self.closed = False
+
+    async def keep_looking(self) -> None:
+        """Look whenever a viewer wants it, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            self._begun += 1
+            try:
+                self.last = await asyncio.to_thread(self._look, self._runs())
+                self.trouble = ""
+            except OrchestratorError as error:
+                self.trouble = str(error)
+            self._ended, self._over = self._begun, time.monotonic()
+            async with self._news:
+                self._news.notify_all()
+            await asyncio.sleep(self.every)  # another process writes the state, and tells no one
+
+    def _runs(self) -> list[str]:
+        """The runs that somebody looks at."""
+        since = time.monotonic() - _KEPT
+        recent = sorted((at, run) for run, at in self._asked.items() if at >= since)[-_MOST:]
+        self._asked = {run: at for at, run in recent}
+        return list(self._asked)
+
+    async def fresh(self, run: str | None = None) -> None:
+        """Wait for a look that is new enough, and of which this run is a part; or for trouble."""
+        now = time.monotonic()
+        included = run is None or run in self._asked
+        if run is not None:
+            self._asked[run] = now
+        if included and now - self._over < self.every:
+            return
+        next_one = self._begun + 1
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(self._late + self.every), self._news:
+                await self._news.wait_for(lambda: self._ended >= next_one)
+        except TimeoutError:
+            self.trouble = f"nothing could be read for {self._late:.0f} s"
+
+    def close(self) -> None:
+        """Let viewers that wait for news go."""
+        self.closed = True
+
+    def shown(self, run: str | None) -> Shown | None:
+        """The page of a run, or of the list; None if there is no such run, or no look yet."""
+        if self.last is None:
+            return None
+        return self.last.listing if run is None else self.last.runs.get(run)

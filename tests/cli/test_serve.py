@@ -1,0 +1,237 @@
+"""`serve`: what a viewer gets over HTTP from the program as a process, and what nobody gets."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sqlite3
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from orchestrator.errors import ExitCode
+from tests.cli.console import SCRIPT, Console
+from tests.cli.runs import RUN, ended_run
+
+TOKEN = "a token of 24 characters"  # noqa: S105  (of this test)
+ROUTES = ("", "events", "runs.json", f"runs/{RUN}", f"runs/{RUN}/events", "live.js", "healthz", "metrics")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the server said."""
+
+    code: int
+    text: str
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A server, at an address that ends with a slash."""
+
+    at: str
+    process: subprocess.Popen[str]
+
+    def get(self, path: str = "", *, method: str = "GET", **headers: str) -> Answer:
+        request = urllib.request.Request(self.at + path, method=method)  # noqa: S310  (our own server)
+        for name, value in headers.items():
+            request.add_header(name, value)
+        try:
+            with urllib.request.urlopen(request, timeout=60.0) as answer:  # noqa: S310  (as above)
+                return Answer(code=answer.status, text=answer.read().decode(), headers=dict(answer.headers))
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(code=error.code, text=error.read().decode(), headers=dict(error.headers))
+
+    def events(self, path: str) -> Iterator[str]:
+        """The data of each event."""
+        with urllib.request.urlopen(self.at + path, timeout=60.0) as answer:  # noqa: S310  (as above)
+            for line in answer:
+                if line.startswith(b"data: "):
+                    yield line.decode().removeprefix("data: ").strip()
+
+
+@contextmanager
+def serving(console: Console, *words: str) -> Iterator[Served]:
+    """The program serves the state of a console, at a port of the system's choice."""
+    process = subprocess.Popen(  # noqa: S603  (the program under test)
+        [str(SCRIPT), "serve", "--listen", "127.0.0.1:0", *words],
+        cwd=console.folder,
+        env=console.variables(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert " at http://127.0.0.1:" in said, said + process.stderr.read()
+        yield Served(at=said.split(" at ")[1].split()[0], process=process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Console:
+    """A console with one run in its state."""
+    folder = tmp_path_factory.mktemp("served")
+    console = Console(home=folder / "home", folder=folder / "work")
+    console.home.mkdir(mode=0o700)
+    console.folder.mkdir()
+    ended_run(console)
+    return console
+
+
+@pytest.fixture(scope="module")
+def server(ended: Console) -> Iterator[Served]:
+    with serving(ended) as found:
+        yield found
+
+
+def test_runs_and_a_run_are_pages_and_the_same_as_json(server: Served) -> None:
+    listing = server.get()
+    assert (listing.code, f'href="runs/{RUN}"' in listing.text) == (200, True)
+    assert [one["run"] for one in json.loads(server.get("runs.json").text)["runs"]] == [RUN]
+    page = server.get(f"runs/{RUN}")
+    assert (page.code, f"Run {RUN}" in page.text) == (200, True)
+    data = json.loads(server.get(f"runs/{RUN}/report.json").text)
+    assert (data["report"]["nodes_restarted"], data["status"]["outcome"]) == (3, "done")
+    assert server.get("runs/none").code == 404
+    assert json.loads(server.get("healthz").text) == {"status": "ok"}
+
+
+def test_pages_load_nothing_from_elsewhere_nor_from_the_root(server: Served) -> None:
+    for path in ("", f"runs/{RUN}"):
+        answer = server.get(path)
+        assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
+        assert 'src="/' not in answer.text
+        assert 'href="/' not in answer.text
+        assert "http://" not in answer.text
+        assert "https://" not in answer.text
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_no_route_takes_anything(server: Served, method: str) -> None:
+    assert {server.get(path, method=method).code for path in ROUTES} == {405}
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""])
+def test_a_host_that_was_not_configured_is_refused(server: Served, host: str) -> None:
+    """A page elsewhere whose name points here reads nothing through the browser."""
+    answer = server.get(Host=host)
+    assert (answer.code, RUN in answer.text) == (421, False)
+    assert "access-control-allow-origin" not in server.get(Origin="https://evil.example").headers
+
+
+def test_a_further_name_is_allowed(ended: Console) -> None:
+    with serving(ended, "--host", "runs.example") as server:
+        assert server.get(Host="runs.example").code == 200
+
+
+def test_without_the_token_nothing_is_shown(ended: Console) -> None:
+    (ended.home / "token").write_text(TOKEN + "\n")
+    (ended.home / "token").chmod(0o600)
+    with serving(ended, "--token", f"file:{ended.home}/token") as server:
+        for path in (*ROUTES, "runs/none"):
+            answer = server.get(path)
+            assert (answer.code, RUN in answer.text) == (401, False)
+        wrong = b64encode(b"ann:another token of 24").decode()
+        assert server.get(Authorization=f"Basic {wrong}").code == 401
+        assert server.get(Authorization=f"Bearer {TOKEN}x").code == 401
+        assert server.get(Authorization="Basic ???").code == 401
+        assert server.get(Authorization=f"Bearer {TOKEN}").code == 200
+        right = b64encode(f"ann:{TOKEN}".encode()).decode()
+        assert server.get(Authorization=f"Basic {right}").code == 200
+        server.process.terminate()
+        assert server.process.stderr is not None
+        assert TOKEN not in server.process.stderr.read()
+        assert server.process.wait(60.0) == ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--listen", "0.0.0.0:0"), "can be reached by others: add --token"),
+        (("--listen", "example"), "write HOST:PORT"),
+        (("--listen", "127.0.0.1:99999"), "write HOST:PORT"),
+        (("--token", TOKEN), "a secret is never written here"),
+        (("--token", "env:SHORT"), "it has 5 characters"),
+        (("--token", "env:NONE"), "NONE"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(ended: Console, words: tuple[str, ...], said: str) -> None:
+    console = Console(home=ended.home, folder=ended.folder, environment={"SHORT": "short"})
+    found = console.run("serve", *words)
+    assert (found.code, said in found.message) == (ExitCode.USAGE, True), found.message
+    assert TOKEN not in found.message
+
+
+def test_a_port_that_is_taken_is_refused(ended: Console) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = ended.run("serve", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert (found.code, "in use" in found.message) == (ExitCode.USAGE, True)
+
+
+def test_viewers_are_told_of_a_new_run_and_let_go_at_the_end(console: Console) -> None:
+    ended_run(console, run="20261001-0300-aaaa", at=1.0)
+    with serving(console) as server:
+        events = server.events("events")
+        assert json.loads(next(events)) == {"trouble": ""}
+        ended_run(console, at=2.0)
+        assert json.loads(next(events)) == {"trouble": ""}
+        assert RUN in server.get().text
+        server.process.send_signal(signal.SIGINT)
+        assert list(events) == []
+        assert server.process.wait(60.0) == ExitCode.DONE
+
+
+def test_a_state_that_cannot_be_read_is_said(console: Console) -> None:
+    ended_run(console)
+    with serving(console) as server:
+        assert server.get("healthz").code == 200
+        with closing(sqlite3.connect(console.state)) as other:
+            other.executescript("DROP TABLE runs")
+        said = next(told for event in server.events("events") if (told := json.loads(event)["trouble"]))
+        assert "runs" in said
+        health = server.get("healthz")
+        assert (health.code, json.loads(health.text)["said"]) == (503, said)
+        assert server.get().code == 200, "what was read before is still shown"
+
+
+def test_viewers_hold_back_no_commit(console: Console) -> None:
+    """Fifty viewers, and more that read nothing of what they are sent: a writer still has the state."""
+    ended_run(console)
+    with serving(console) as server:
+        place = urlsplit(server.at)
+        assert place.port is not None
+        silent = [socket.create_connection((str(place.hostname), place.port)) for _ in range(10)]
+        for connection in silent:
+            connection.sendall(f"GET /runs/{RUN} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode() * 20)
+        heard: list[Any] = []
+        viewers = [
+            threading.Thread(target=lambda: heard.append(next(server.events("events"))), daemon=True)
+            for _ in range(50)
+        ]
+        for viewer in viewers:
+            viewer.start()
+        for viewer in viewers:
+            viewer.join(60.0)
+        assert len(heard) == 50
+        with closing(sqlite3.connect(console.state, timeout=30.0, isolation_level=None)) as writer:
+            for _ in range(20):
+                writer.execute("BEGIN EXCLUSIVE")
+                writer.execute("COMMIT")
+        assert server.get("healthz").code == 200
+        for connection in silent:
+            connection.close()
