@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from orchestrator.engine.fold import replay
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.event import Record, RunStarted, WaveStarted
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.files import write_whole
@@ -17,6 +19,8 @@ from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import UntrustedValue, in_path, visible
+from orchestrator.view.advice import advice
+from orchestrator.view.progress import left_to_do, not_restored
 from orchestrator.view.report.facts import REPORTED, Facts, cleaned, facts_of
 from orchestrator.view.reporters import Sentences
 
@@ -47,15 +51,30 @@ def facts_of_run(
     begun = next((one.event for one in records if isinstance(one.event, RunStarted)), None)
     if begun is None:
         raise JournalError(f"run {run} was killed before it began: there is nothing to report")
-    return facts_of(_public(records, begun.policy.kind, redact), outcome=outcome, now=now)
+    clean = cache(lambda text: visible(redact(text)))
+    facts = facts_of(_public(records, begun.policy.kind, clean), outcome=outcome, now=now)
+    if now is None and facts["outcome"] != Outcome.RESTORED.value:
+        facts["next"] = cleaned(_next(run, records), clean)
+    return facts
 
 
-def _public(records: Sequence[Record], kind: Kind, redact: Callable[[str], str]) -> Iterator[dict[str, Any]]:
+def _next(run: str, records: Sequence[Record]) -> dict[str, str] | None:
+    """What a person does next about a run that no process works on: `first`, then `command`."""
+    state = replay(run, records)
+    failed, left = [node.name for node in state.nodes_in(NodePhase.FAILED)], not_restored(state)
+    if not (failed or left or left_to_do(state)):
+        return None
+    refused, place = state.process.refused is not None, state.process.state
+    step = advice(run, failed=failed, left=bool(left), refused=refused, state=place)
+    return {"first": step.first, "command": step.command}
+
+
+def _public(records: Sequence[Record], kind: Kind, clean: Callable[[str], str]) -> Iterator[dict[str, Any]]:
     """The records as `--output json` has them, cleaned, each with its sentence.
 
     A sentence is made of the cleaned event: it may be shortened, and half of a secret is not recognized.
     """
-    sentences, clean = Sentences(kind), cache(lambda text: visible(redact(text)))
+    sentences = Sentences(kind)
     for record in records:
         event = cleaned(encode_event(record.event), clean)
         said = ""

@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from orchestrator.errors import ExitCode
+from orchestrator.model.cluster import NodeName
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.from_file import connect
 from orchestrator.runs.report import facts_of_run, write_at_end
@@ -25,7 +26,9 @@ from orchestrator.runtime import tables
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.sampling import Sampler
 from orchestrator.runtime.store import open_store
+from orchestrator.simulation.mishaps import Mishap, StartsFail
 from orchestrator.view.report.facts import as_json
+from orchestrator.view.report.page import run_page
 from tests.cli.console import Console, Said
 from tests.cli.runs import RUN, ended_run
 from tests.simulation.play import cluster, play, policy
@@ -165,6 +168,23 @@ def test_a_run_writes_its_page_at_its_end(tmp_path: Path) -> None:
     assert "green for" in page.read_text().lower()
 
 
+def test_the_page_of_an_unfinished_run_has_the_next_command(tmp_path: Path) -> None:
+    world = cluster(3)
+    simulation = Simulation(world, plan=[Mishap(what=StartsFail(node=NodeName("es2"), times=9))])
+    play(simulation, simulation.begin(policy()))
+    facts = facts_of_run(simulation.run, simulation.records(simulation.run), lambda text: text)
+    assert facts["next"] == {
+        "first": "repair es2, then ",
+        "command": "orchestrate resume run-1 --retry-failed",
+    }
+    page = run_page(facts)
+    assert "Next: repair es2, then <code>orchestrate resume run-1 --retry-failed</code>" in page
+    assert facts["nodes_failed"] == ["es2"]
+    done = Ended(tmp_path)
+    with closing(open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.READ)) as store:
+        assert facts_of_run(done.run, store.replay(done.run), lambda text: text)["next"] is None
+
+
 def test_colleagues_may_write_into_the_folder_of_a_shared_state(tmp_path: Path) -> None:
     with group_shares(tmp_path / "team"):
         ended = Ended(tmp_path / "team")
@@ -195,7 +215,7 @@ def test_json_and_page_of_a_simulated_run_are_one_fold(tmp_path: Path) -> None:
     assert sum(facts["health_seconds"].values()) == pytest.approx(facts["seconds"], abs=0.01)
 
 
-def test_a_connection_of_a_cluster_file_writes_the_page_at_end(console: Console) -> None:
+def test_a_connection_of_a_cluster_file_writes_the_page(console: Console) -> None:
     file = console.folder / "lab.yml"
     file.write_text("kind: elasticsearch\nname: lab\nendpoints: ['http://127.0.0.1:1']\n")
     ended_run(console)

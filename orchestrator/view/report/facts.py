@@ -405,6 +405,7 @@ class _Story:
             "outcome": last["outcome"] or outcome,
             "exit_code": last["exit_code"],
             "message": last["message"],
+            "next": None,
             "predicted_seconds": None if forecast is None else forecast.get("in_all"),
             "nodes_selected": len(begun["nodes"]),
             "nodes_restarted": sum(node["phase"] == "recovered" for node in nodes),

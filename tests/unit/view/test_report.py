@@ -143,7 +143,8 @@ def test_no_name_of_the_json_or_column_of_the_csv_is_lost() -> None:
 
 NAMES_OF_THE_REPORT: Final = {
     *("run", "cluster", "product", "version", "target_version", "work", "strategy", "playbook", "reason"),
-    *("repairs", "began", "ended", "finished", "seconds", "outcome", "exit_code", "message", "attempts"),
+    *("repairs", "began", "ended", "finished", "seconds", "outcome", "exit_code", "message", "next"),
+    "attempts",
     *("predicted_seconds", "nodes_selected", "nodes_restarted", "nodes_failed", "nodes_skipped", "nodes"),
     *("nodes_not_restarted", "seconds_a_node", "predicted_seconds_a_node", "node_seconds", "seconds_held"),
     *("bytes_reused", "bytes_copied", "health_seconds", "waves", "samples", "holds", "gates", "settings"),
@@ -167,6 +168,11 @@ def test_every_event_has_its_place_or_none() -> None:
     for event in events:
         if event["event"] != "run_started":
             run_page(facts_of([begun("es1", "es2", "es3"), public(1, **event)]), UTC)
+    for event in events:
+        if event["event"] == "run_started":  # a restart, a restore, merges with and without nodes
+            run_page(
+                facts_of([public(0, **event), public(9, "run_finished", outcome="done", exit_code=0)]), UTC
+            )
     whole = [begun("es1"), *(public(n, **one) for n, one in enumerate(events))]
     assert json.dumps(as_json(facts_of(whole)))
 
