@@ -258,10 +258,12 @@ class _Story:
         hold = self.open_holds.get((predicate, subject))
         if hold is None:
             hold = {"predicate": predicate, "subject": subject, "evidence": "", "count": 1, "began": self.at}
-            hold |= {"ended": None, "seconds": None, "attempt": len(self.attempts)}
+            hold |= {"subjects": [], "ended": None, "seconds": None, "attempt": len(self.attempts)}
             self.holds.append(hold)
             self.open_holds[predicate, subject] = hold
+        subjects = dict.fromkeys((*hold["subjects"], *(record.get("subjects") or ())))
         hold.update(evidence=record.get("evidence") or "", count=record.get("count") or 1)
+        hold["subjects"] = list(subjects)  # alerts come and fire no longer: all that held it
 
     def _on_holds_cleared(self, record: Record) -> None:
         self._holds_end(but_gates=bool(record.get("but_gates")))

@@ -113,7 +113,9 @@ def _holds(facts: Facts) -> list[dict[str, Any]]:
     for hold in facts["holds"]:
         gate = hold["predicate"] == "gates_open"
         name = f"gate {hold['subject']}" if gate else hold["predicate"]
-        line = found.setdefault(name, {"name": name, "times": 0, "seconds": 0.0, "longest": -1.0})
+        new: dict[str, Any] = {"name": name, "times": 0, "seconds": 0.0, "longest": -1.0, "alerts": {}}
+        line = found.setdefault(name, new)
+        line["alerts"] |= dict.fromkeys(hold["subjects"] if gate else ())
         line["times"] += 1
         line["seconds"] += hold["seconds"]
         if hold["seconds"] > line["longest"]:

@@ -113,6 +113,23 @@ def test_several_attempts_are_one_story() -> None:
     assert (setting["before"], setting["during"], setting["restored"]) == (None, ["primaries"], True)
 
 
+def test_all_alerts_that_closed_a_gate_are_listed() -> None:
+    told = [
+        public(
+            at,
+            "gate_closed",
+            gate="alertmanager",
+            evidence=f"{len(names)} alerts fire",
+            count=9,
+            subjects=names,
+        )
+        for at, names in ((1, ["DiskFull", "HostDown"]), (2, ["HostDown", "Slow"]))
+    ]
+    page = run_page(facts_of([begun("es1"), *told, public(9, "gate_opened", gate="alertmanager")]), UTC)
+    assert "<td>2 alerts fire <span" in page, "no other subjects are counted before it"
+    assert "Alerts that closed it during the run: DiskFull, HostDown, Slow</td>" in page
+
+
 def test_a_turn_over_two_attempts_is_not_measured() -> None:
     first = [begun("es1"), *turn(10, "es1", 1)]
     cut = [*first[:6], public(500, "run_resumed", operator="ann", host="b1"), *first[6:]]
