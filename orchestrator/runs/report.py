@@ -53,7 +53,8 @@ def facts_of_run(
         raise JournalError(f"run {run} was killed before it began: there is nothing to report")
     clean = cache(lambda text: visible(redact(text)))
     facts = facts_of(_public(records, begun.policy.kind, clean), outcome=outcome, now=now)
-    if now is None and facts["outcome"] != Outcome.RESTORED.value:
+    elsewhere = facts["outcome"] == Outcome.RESTORED.value and facts["attempts"][-1]["outcome"] is None
+    if now is None and not elsewhere:
         facts["next"] = cleaned(_next(run, records), clean)
     return facts
 

@@ -7,7 +7,7 @@ import io
 import json
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from sqlalchemy import create_engine
 
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Record
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.from_file import connect
 from orchestrator.runs.report import facts_of_run, write_at_end
@@ -31,7 +32,7 @@ from orchestrator.view.report.facts import as_json
 from orchestrator.view.report.page import run_page
 from tests.cli.console import Console, Said
 from tests.cli.runs import RUN, ended_run
-from tests.simulation.play import cluster, play, policy
+from tests.simulation.play import cluster, killed, play, policy
 
 
 def mode(path: Path) -> int:
@@ -183,6 +184,25 @@ def test_the_page_of_an_unfinished_run_has_the_next_command(tmp_path: Path) -> N
     done = Ended(tmp_path)
     with closing(open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.READ)) as store:
         assert facts_of_run(done.run, store.replay(done.run), lambda text: text)["next"] is None
+
+
+def test_a_killed_run_has_no_next_if_another_restored_it() -> None:
+    simulation = Simulation(cluster(3))
+    state = simulation.begin(policy())
+    simulation.seams.crash_at = len(simulation.seams.passed) + 60
+    assert killed(simulation, state)
+    simulation.seams.crash_at = None
+    records = simulation.records(simulation.run)
+
+    def found(records: Sequence[Record], outcome: str | None) -> tuple[object, object]:
+        facts = facts_of_run(simulation.run, records, lambda text: text, outcome=outcome)
+        return facts["outcome"], facts["next"]
+
+    assert found(records, None) == (None, {"first": "", "command": "orchestrate restore run-1"})
+    assert found(records, "restored") == ("restored", None)
+    play(simulation, simulation.restore())
+    after = simulation.records(simulation.run)
+    assert found(after, "restored") == ("restored", {"first": "", "command": "orchestrate resume run-1"})
 
 
 def test_colleagues_may_write_into_the_folder_of_a_shared_state(tmp_path: Path) -> None:
