@@ -31,6 +31,7 @@ COMMANDS: Final = (
     "history",
     "init",
     "validate",
+    "notify",
     "rehearse",
     "tune",
     "diagnose",

@@ -40,7 +40,7 @@ MOST_GATES: Final = 20
 LONGEST_SECONDS: Final = 60.0
 """Of one answer: gates are read again while allocation is disabled, which should be short."""
 
-_SECRET_WORDS: Final = re.compile(r"token|secret|passw|api_?key|access_?key|signature", re.IGNORECASE)
+SECRET_WORDS: Final = re.compile(r"token|secret|passw|api_?key|access_?key|signature", re.IGNORECASE)
 
 
 def _check_url(url: str) -> str:
@@ -55,7 +55,7 @@ def _check_url(url: str) -> str:
         raise ValueError("must begin with http:// or https://")
     if not host or port == 0 or parts.fragment or re.search(r"[\s\x00-\x20\x7f]", url):
         raise ValueError("must be a URL such as http://mq:15672")
-    if any(_SECRET_WORDS.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True)):
+    if any(SECRET_WORDS.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise ValueError("must not hold a secret; `auth` or `bearer` is for it, by reference")
     return url
 
@@ -239,7 +239,7 @@ def gates_in(specs: Sequence[GateSpec], folder: Path) -> tuple[Gate, ...]:
     gates = []
     for spec in specs:
         of_kind = spec.of_kind
-        name = of_kind.name or _free_name(_usual_name(of_kind), taken)
+        name = of_kind.name or free_name(_usual_name(of_kind), taken)
         taken.add(name)
         gates.append(_gate(of_kind, name, folder))
     return tuple(gates)
@@ -252,7 +252,7 @@ def secrets_in(specs: Sequence[GateSpec], folder: Path) -> Iterator[SecretRefere
         if isinstance(of_kind, CommandSpec):
             continue
         bearer = of_kind.bearer if isinstance(of_kind, _BearerSpec) else None
-        yield from (_absolute(one, folder) for one in (of_kind.auth, bearer) if one is not None)
+        yield from (absolute(one, folder) for one in (of_kind.auth, bearer) if one is not None)
 
 
 def secrets_of(policy: Policy) -> Iterator[SecretReference]:
@@ -274,7 +274,7 @@ def _usual_name(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandS
             return f"command {Path(run.split()[0] if run.split() else run).name}"
 
 
-def _free_name(usual: str, taken: set[str]) -> str:
+def free_name(usual: str, taken: set[str]) -> str:
     """The default name, with a number if another gate has it already."""
     name, number = usual, 1
     while name in taken:
@@ -311,21 +311,21 @@ def _access(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec, folder: Path)
     return HttpAccess(
         url=spec.url,
         timeout=spec.timeout,
-        basic=str(_absolute(spec.auth, folder)) if spec.auth else None,
-        bearer=str(_absolute(bearer, folder)) if bearer else None,
-        ca=_at(spec.ca, folder) if spec.ca else None,
+        basic=str(absolute(spec.auth, folder)) if spec.auth else None,
+        bearer=str(absolute(bearer, folder)) if bearer else None,
+        ca=at_home(spec.ca, folder) if spec.ca else None,
         strict=spec.strict,
     )
 
 
-def _absolute(reference: SecretReference, folder: Path) -> SecretReference:
+def absolute(reference: SecretReference, folder: Path) -> SecretReference:
     """The reference with an absolute path, so that it can be resolved in any folder."""
     if reference.scheme is not Scheme.FILE:
         return reference
-    argument = _at(reference.argument, folder)
+    argument = at_home(reference.argument, folder)
     return SecretReference(scheme=reference.scheme, argument=argument, place=reference.place)
 
 
-def _at(path: str, folder: Path) -> str:
+def at_home(path: str, folder: Path) -> str:
     """A path from a file, made absolute; `~` stays, since another account may resume the run."""
     return path if path == "~" or path.startswith("~/") else str(folder / path)

@@ -12,8 +12,9 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.model.policy import Kind
+from orchestrator.model.policy import Policy
 from orchestrator.runs.connection import Connection, Process, RunJournal, Watched
+from orchestrator.runs.surroundings import surrounded
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.runtime.signals import strongest
@@ -48,10 +49,10 @@ class Attempt:
         return any(isinstance(event, RunStarted) and event.repairs is not None for event in self.first)
 
     @property
-    def kind(self) -> Kind:
-        """The cluster's kind."""
+    def policy(self) -> Policy:
+        """The policy of the run, also before its first events are committed."""
         begun = next((event for event in self.first if isinstance(event, RunStarted)), None)
-        return (begun or self.state.begun).policy.kind
+        return (begun or self.state.begun).policy
 
 
 def begin(attempt: Attempt) -> Sequence[Record]:
@@ -80,8 +81,10 @@ def drive(attempt: Attempt) -> RunState:
     listening = ListeningCluster(ports.cluster, process.clock.now)
     with ExitStack() as stack:
         enter = stack.enter_context
-        watched = Watched(kind=attempt.kind, past=attempt.past, seen=lambda: listening.seen)
+        watched = Watched(kind=attempt.policy.kind, past=attempt.past, seen=lambda: listening.seen)
         reporter = enter(process.reporter(watched))
+        around = surrounded(reporter, attempt.connection, attempt.policy, attempt.state.run, attempt.past)
+        reporter = around or reporter
         reporter.events(begin(attempt))
         state = attempt.state
         hosts = ports.hosts(state.begun.addresses, state.begun.data_paths)
@@ -99,6 +102,7 @@ def drive(attempt: Attempt) -> RunState:
                 listener=listener,
                 reporter=reporter,
                 gates=ports.gates(state.begun.policy.gates),
+                around=around,
             ),
             asked=strongest(own, left),
             workers=process.workers,

@@ -286,6 +286,10 @@ class SimulatedPorts:
             self._world.gates.setdefault(gate.name, SimGate())
         return self.simulation.gates
 
+    def around(self, playbook: str) -> None:
+        """Nothing surrounds a rehearsal."""
+        del playbook
+
     def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
         """The program's policy; playbook and overrides are ignored."""
         del playbook, overrides

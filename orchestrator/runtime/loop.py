@@ -51,6 +51,7 @@ from orchestrator.ports import (
     LeaseKeeper,
     Listener,
     Reporter,
+    Surroundings,
 )
 from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.executor import Executor, VerbDefect
@@ -73,6 +74,7 @@ class Ports:
 
     Attributes:
         gates: None if the playbook has no gates; if it has some, they count as closed.
+        around: None if nothing surrounds the run.
     """
 
     cluster: ClusterPort
@@ -83,6 +85,7 @@ class Ports:
     listener: Listener
     reporter: Reporter
     gates: GatePort | None = None
+    around: Surroundings | None = None
 
 
 class Loop:
@@ -143,6 +146,9 @@ class Loop:
                 if not self._ended():
                     sent |= self._survive(defect, again=len(defects) > 1)
         self._catch_up()
+        if self._ports.around is not None:
+            self._ports.around.ended(self.state)
+            self._heed_surroundings()
         if defects:
             defects[0].add_note(self._note_of_defect(sent))
         if self.state.outcome is not None:
@@ -269,7 +275,13 @@ class Loop:
         if self._asked_more():
             request, by = self._asked()
             self._write([Requested(request=request, by=by)])
+        self._heed_surroundings()
         self._heed_lease(self._ports.lease.view())
+
+    def _heed_surroundings(self) -> None:
+        news = self._ports.around.news() if self._ports.around is not None else ()
+        if news:
+            self._write(news)
 
     def _heed_refusals(self, news: Sequence[Event]) -> None:
         if news:

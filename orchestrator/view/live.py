@@ -29,6 +29,7 @@ from rich.text import Text
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
+from orchestrator.model.around_event import Notified, NotNotified
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
@@ -107,7 +108,7 @@ def scrolls(event: Event) -> bool:
             return bool(output.strip())
         case PhaseEntered(to=to, why=why):
             return bool(why) or to == NodePhase.REJOINED.value
-        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits():
+        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits() | Notified():
             return False
         case _:
             return True
@@ -122,7 +123,7 @@ def tone(event: Event) -> str:
             return "bold red" if left else "yellow"
         case Hold() | GateClosed() | StandingDown() | Requested():
             return "yellow"
-        case TuningMissed() | MergeWarned() | NotHastened() | FellSilent() | AccessRefused():
+        case TuningMissed() | MergeWarned() | NotHastened() | FellSilent() | AccessRefused() | NotNotified():
             return "yellow"
         case NodeRecovered() | WaveFinished() | IndexMerged() | GateOpened():
             return "green"

@@ -10,6 +10,7 @@ from typing import TypeAlias, assert_never
 
 from orchestrator.engine.kinds.riak.waiting import in_words
 from orchestrator.model import event as ev
+from orchestrator.model.around_event import AroundEvent, Notified, NotNotified
 from orchestrator.model.event import Event, Hold
 from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import HandoffEvent, HandoffLeftWaiting, HandoffWaits, NotHastened
@@ -75,7 +76,7 @@ _Step: TypeAlias = (
 
 _Act: TypeAlias = ev.ActionSent | ev.ActionConfirmed | ev.ActionFailed
 
-_Meeting: TypeAlias = Hold | ev.HoldsCleared | ev.Rescued | ev.SecondFailure | TuningEvent
+_Meeting: TypeAlias = Hold | ev.HoldsCleared | ev.Rescued | ev.SecondFailure | TuningEvent | AroundEvent
 
 _Sight: TypeAlias = (
     ev.TakenDown
@@ -376,6 +377,10 @@ def _meeting(event: _Meeting) -> str:
             return f"{node}: {what} ({on_failure.value}): {one_line(why)}"
         case ev.SecondFailure(what=what):
             return f"second failure: {one_line(what)}; nodes are started, allocation is restored, no new wave"
+        case Notified(target=target, on=on):
+            return f"message sent to {one_line(target)}: {on}"
+        case NotNotified(target=target, on=on, why=why):
+            return f"message not sent to {one_line(target)}: {on}: {one_line(why)}"
         case _:
             assert_never(event)
 

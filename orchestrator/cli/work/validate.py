@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, assert_never
 
+from orchestrator.around.ways import require_usable
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import (
@@ -20,7 +21,7 @@ from orchestrator.config.cluster import (
     of_cluster,
 )
 from orchestrator.config.gates import gates_in, secrets_in
-from orchestrator.config.playbook import PlaybookSpec
+from orchestrator.config.playbook import PlaybookSpec, around_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.engine.kinds.elasticsearch.redundancy import is_waived
@@ -80,12 +81,13 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     if book.spec.tune:
         require_kind(file, context.files.tuning_profile(book.spec.tune))
     files = f"{file.path} and its playbook{' and tuning profile' if book.spec.tune else ''} are sound"
-    ports = context.ports(file)
+    ports, around = context.ports(file), around_in(file, book)
     folder = book.path.resolve().parent
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
+        require_usable(around, ports.told)
         gates = gates_in(book.spec.gates, folder)
-        secrets = ports.secret_files(secrets_in(book.spec.gates, folder))
+        secrets = ports.secret_files((*secrets_in(book.spec.gates, folder), *around.references))
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
         sound = Check(subject="config", point="files", good=True, message=files)
         accepted = book.spec.accept.not_returning if isinstance(book.spec, PlaybookSpec) else ()

@@ -1,0 +1,97 @@
+"""Everything that surrounds one attempt at a run, as one value. Only its `end` waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from orchestrator.around.outbox import Outbox
+from orchestrator.around.story import Message, Seen, Story, last_attempt, sent_already
+from orchestrator.around.ways import Told, runs, sends
+from orchestrator.config.around import Around, On
+
+END_SECONDS: Final = 15.0
+"""What is still under way when the run has ended is waited for so long, all together."""
+_STILL_TRUE: Final = (On.STARTED, On.FAILED)
+"""Messages of a killed attempt that `resume` sends if their fate is not in the journal."""
+
+
+class Beside:
+    """What surrounds one attempt.
+
+    Args:
+        around: from the files of the run.
+        told: what messages need of the program.
+        past: the public events of earlier attempts.
+        duration: seconds in words.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        around: Around,
+        told: Told,
+        past: Sequence[Seen],
+        *,
+        duration: Callable[[float], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock, self._news = clock, SimpleQueue[Mapping[str, object]]()
+        ways = [(one.name, one.on, one.after, sends(one, told)) for one in around.targets]
+        ways += [(one.name, one.on, one.after, runs(one, told)) for one in around.hooks]
+        self._each: list[tuple[Story, Outbox]] = []
+        known = sent_already(past)
+        for name, on, after, send in ways:
+            story, outbox = Story(on, after, duration), Outbox(name, send, self._news.put, clock=clock)
+            self._each.append((story, outbox))
+            for message in _unsent(story, name, past, known):
+                outbox.put(message)
+
+    def seen(self, batch: Sequence[Seen]) -> None:
+        """These events were committed together."""
+        for story, outbox in self._each:
+            _put(outbox, story.of(batch))
+
+    def due(self, now: float) -> None:
+        """So late is it: holds may have lasted long enough."""
+        for story, outbox in self._each:
+            _put(outbox, story.due(now))
+
+    def news(self) -> list[Mapping[str, object]]:
+        """Events for the journal, since the last call."""
+        found: list[Mapping[str, object]] = []
+        while True:
+            try:
+                found.append(self._news.get_nowait())
+            except Empty:
+                return found
+
+    def end(self, text: str) -> None:
+        """The run has ended, with this summary: finish what can be finished within one deadline."""
+        until = self._clock() + END_SECONDS
+        for story, outbox in self._each:
+            _put(outbox, story.end(text))
+            outbox.close(until)
+        for _, outbox in self._each:
+            outbox.join()
+
+
+def _put(outbox: Outbox, messages: Sequence[Message]) -> None:
+    for message in messages:
+        outbox.put(message)
+
+
+def _unsent(story: Story, name: str, past: Sequence[Seen], known: set[tuple[str, str, int]]) -> list[Message]:
+    """What an attempt that was killed has perhaps not sent. What else it had to say is over."""
+    last = {int(seen.line["sequence"]) for seen in last_attempt(past)}
+
+    def fresh(message: Message) -> bool:
+        known_by = (name, str(message.on), message.of)
+        return message.on in _STILL_TRUE and message.of in last and known_by not in known
+
+    batches = (list(batch) for _, batch in groupby(past, key=attrgetter("at")))
+    return [*filter(fresh, chain.from_iterable(map(story.of, batches)))]
