@@ -1,4 +1,4 @@
-"""Everything that surrounds one attempt at a run, as one value. Only its `end` waits."""
+"""Everything that surrounds one attempt at a run, as one value. Only `before_stop` and `end` wait."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from orchestrator.around.outbox import Outbox
+from orchestrator.around.silence import Silences
 from orchestrator.around.story import Message, Seen, Story, last_attempt, sent_already
 from orchestrator.around.ways import Told, runs, sends
 from orchestrator.config.around import Around, On
@@ -28,7 +29,7 @@ class Beside:
         told: what messages need of the program.
         past: the public events of earlier attempts.
         duration: seconds in words.
-        clock: monotonic seconds.
+        now: the run's clock, in seconds since the epoch; `clock`: monotonic.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Beside:
         past: Sequence[Seen],
         *,
         duration: Callable[[float], str],
+        now: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock, self._news = clock, SimpleQueue[Mapping[str, object]]()
@@ -51,10 +53,21 @@ class Beside:
             for message in _unsent(story, name, past, known):
                 outbox.put(message)
 
+        self._silences: Silences | None = None
+        if around.alertmanager is not None:
+            self._silences = Silences(around.alertmanager, told, self._news.put, past, now=now, clock=clock)
+
     def seen(self, batch: Sequence[Seen]) -> None:
         """These events were committed together."""
+        if self._silences is not None:
+            self._silences.see(batch)
         for story, outbox in self._each:
             _put(outbox, story.of(batch))
+
+    def before_stop(self) -> None:
+        """A wave is about to be stopped: wait a little for its silence."""
+        if self._silences is not None:
+            self._silences.wait()
 
     def due(self, now: float) -> None:
         """So late is it: holds may have lasted long enough."""
@@ -73,11 +86,15 @@ class Beside:
     def end(self, text: str) -> None:
         """The run has ended, with this summary: finish what can be finished within one deadline."""
         until = self._clock() + END_SECONDS
+        if self._silences is not None:
+            self._silences.close(until)
         for story, outbox in self._each:
             _put(outbox, story.end(text))
             outbox.close(until)
         for _, outbox in self._each:
             outbox.join()
+        if self._silences is not None:
+            self._silences.join()
 
 
 def _put(outbox: Outbox, messages: Sequence[Message]) -> None:

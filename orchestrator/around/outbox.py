@@ -9,6 +9,7 @@ from threading import Condition, Thread
 from typing import Final
 
 from orchestrator.around.story import ENDS, Message
+from orchestrator.around.web import NotSent
 
 MOST_WAITING: Final = 50
 """Messages that wait for a slow target. One more is lost."""
@@ -24,18 +25,6 @@ Send = Callable[[Message, float], None]
 """Sends a message within so many seconds. Raises `NotSent`."""
 Record = Callable[[Mapping[str, object]], None]
 """Takes an event for the journal."""
-
-
-class NotSent(Exception):  # noqa: N818  (names what happened)
-    """A message was not delivered, or perhaps not.
-
-    Attributes:
-        again: it was certainly not delivered, and another try may deliver it.
-    """
-
-    def __init__(self, why: str, *, again: bool = False) -> None:
-        super().__init__(why)
-        self.again = again
 
 
 class Outbox:

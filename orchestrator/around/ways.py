@@ -22,21 +22,14 @@ from threading import Timer
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-import urllib3
-
-from orchestrator.around.outbox import NotSent, Send
+from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
-from orchestrator.bounded_http import FAULTS, Bounds, bounded, exchange, fault
+from orchestrator.around.web import NotSent, ask, tls_of
 from orchestrator.config.around import MAIL, WEB, Around, RunHook, Target, check_target, scheme_of
 from orchestrator.config.secrets import SecretReference
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.tls import tls_context
 from orchestrator.untrusted import one_line
 
-_ANSWER_BYTES: Final = 64 * 1024
-_GOOD: Final = range(200, 300)
-_REDIRECTS: Final = range(300, 400)
-_AGAIN: Final = (429, 500, 502, 503, 504)
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _SUBMISSION: Final = {"smtp": 587, "smtps": 465}
 
@@ -99,6 +92,8 @@ def require_usable(around: Around, told: Told) -> None:
         ConfigError: a secret is not there.
         UsageError: a URL cannot be used, or needs Apprise, which is not installed.
     """
+    for reference in around.references:
+        told.resolve(reference)
     for target in around.targets:
         try:
             to = _resolved(target, told)
@@ -174,41 +169,21 @@ def _filled(template: str, message: Message, told: Told) -> str:
 
 def _post(to: _Resolved, body: Mapping[str, object], seconds: float) -> None:
     parts = urlsplit(to.url)
-    headers = {"Content-Type": "application/json", "User-Agent": "orchestrate"}
+    headers: dict[str, str] = {}
     if to.bearer is not None:
         headers["Authorization"] = f"Bearer {to.bearer}"
     elif parts.username:
         login = f"{unquote(parts.username)}:{to.password or unquote(parts.password or '')}"
         headers["Authorization"] = f"Basic {b64encode(login.encode()).decode('ascii')}"
     plain = to.url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1)
-    tls = _tls(to.target) if parts.scheme == "https" else None
-    manager = urllib3.PoolManager(num_pools=1, maxsize=1, ssl_context=tls)
-    try:
-        answered = exchange(
-            bounded(manager.connection_from_url(plain)),
-            "POST",
-            urllib3.util.parse_url(plain).request_uri,
-            headers=headers,
-            body=json.dumps(body, allow_nan=False).encode(),
-            bounds=Bounds(connect=seconds, silence=seconds, whole=seconds, answer_bytes=_ANSWER_BYTES),
-        )
-    except FAULTS as error:
-        again = isinstance(error, urllib3.exceptions.NewConnectionError)
-        raise NotSent(fault(error, seconds), again=again) from None
-    finally:
-        manager.clear()
-    if answered.status in _REDIRECTS:
-        raise NotSent(f"{answered.status}: it redirects, which is not followed: name the target")
-    if answered.status not in _GOOD:
-        said = f"{answered.status} {answered.reason}".rstrip()
-        raise NotSent(said, again=answered.status in _AGAIN)
-
-
-def _tls(target: Target) -> ssl.SSLContext:
-    try:
-        return tls_context(ca=target.ca, strict=target.strict)
-    except OSError as error:
-        raise NotSent(f"{target.ca}: {error.strerror or type(error).__name__}") from None
+    ask(
+        "POST",
+        plain,
+        headers=headers,
+        body=json.dumps(body, allow_nan=False).encode(),
+        tls=tls_of(to.target.ca, strict=to.target.strict) if parts.scheme == "https" else None,
+        seconds=seconds,
+    )
 
 
 def _subject(told: Told) -> str:
@@ -235,7 +210,7 @@ def _letter(url: str, message: Message, text: str, told: Told) -> EmailMessage:
 def _mail(to: _Resolved, letter: EmailMessage, seconds: float) -> None:
     parts = urlsplit(to.url)
     host, port = parts.hostname or "", parts.port or _SUBMISSION[parts.scheme]
-    tls = _tls(to.target)
+    tls = tls_of(to.target.ca, strict=to.target.strict)
     server: smtplib.SMTP | None = None
     late = Timer(seconds, lambda: _cut(server))  # the library limits single reads alone
     late.daemon = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +12,17 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, Field, PlainValidator, StrictBool, WithJsonSchema, model_validator
 
-from orchestrator.config.gates import SECRET_WORDS, GateName, absolute, at_home, free_name
+from orchestrator.config.gates import (
+    AUTH,
+    BEARER,
+    CA,
+    SECRET_WORDS,
+    BaseUrl,
+    GateName,
+    absolute,
+    at_home,
+    free_name,
+)
 from orchestrator.config.reaching import STRICT
 from orchestrator.config.secrets import FORMS, Scheme, SecretReference, parse_reference
 from orchestrator.config.spec import (
@@ -135,7 +145,7 @@ class NotifySpec(Spec):
     bearer: Unset[Reference] = Field(
         default=None, description="Reference to a token, sent to a webhook as `Authorization: Bearer`."
     )
-    ca: Unset[Name] = Field(default=None, description="Trusted certificates. Default: those of the system.")
+    ca: Unset[Name] = Field(default=None, description=CA)
     strict: StrictBool = Field(default=True, description=STRICT)
     text: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_template)] = Field(
         default="{cluster}: {text}",
@@ -162,6 +172,52 @@ def _not_too_many(targets: tuple[NotifySpec, ...]) -> tuple[NotifySpec, ...]:
         raise ValueError(f"must have at most {MOST_TARGETS} items")
     return targets
 
+
+def _matchers(sets: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
+    for matchers in sets:
+        if not matchers:
+            raise ValueError("an item has no matcher: it would silence every alert")
+        for label, value in matchers.items():
+            if re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label) is None:
+                raise ValueError("labels are letters, digits and `_`")
+            unknown = [word for word in re.findall(r"\{(\w*)\}", value) if word not in ("host", "node")]
+            if unknown:
+                raise ValueError(
+                    f"`{{{unknown[0]}}}` is no placeholder here: there are `{{host}}` and `{{node}}`"
+                )
+        if not any(matchers.values()):
+            raise ValueError("an item matches empty labels alone: it would silence almost every alert")
+    return sets
+
+
+class AlertmanagerSpec(Spec):
+    """The Alertmanager in which alerts are silenced while nodes are restarted."""
+
+    url: BaseUrl = Field(description="URL of the server.")
+    matchers: Annotated[tuple[dict[str, str], ...], NOT_EMPTY, AfterValidator(_matchers)] = Field(
+        description="Each item is a silence: labels and values. `{host}` is the address of a node's host,"
+        " `{node}` the name of the node; an item without them is for alerts of the cluster."
+    )
+    at_most: Duration = Field(default=4 * 3600.0, description="Longest time that a wave is silenced in all.")
+    auth: Unset[Reference] = Field(default=None, description=AUTH)
+    bearer: Unset[Reference] = Field(default=None, description=BEARER)
+    ca: Unset[Name] = Field(default=None, description=CA)
+    strict: StrictBool = Field(default=True, description=STRICT)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> AlertmanagerSpec:
+        if self.auth is not None and self.bearer is not None:
+            raise ValueError("needs one of `auth` and `bearer`, not both")
+        return self
+
+
+class SilenceSpec(Spec):
+    """Alerts are silenced while nodes of a wave are down or recover: by leases of 15 minutes."""
+
+    alertmanager: AlertmanagerSpec = Field(description="Where.")
+
+
+SILENCE: Final = "Where alerts are silenced while nodes are restarted."
 
 NotifyTargets = Annotated[tuple[NotifySpec, ...], AfterValidator(_not_too_many)]
 NOTIFY: Final = "Where messages about a run are sent."
@@ -224,16 +280,45 @@ class RunHook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alertmanager:
+    """Where alerts are silenced.
+
+    Attributes:
+        auth: reference to `user:password`; `bearer`: to a token.
+    """
+
+    url: str
+    matchers: tuple[Mapping[str, str], ...]
+    at_most: float
+    auth: SecretReference | None = None
+    bearer: SecretReference | None = None
+    ca: str | None = None
+    strict: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its name in events."""
+        return _usual_name(self.url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """What surrounds a run, from its files."""
 
     targets: tuple[Target, ...] = ()
     hooks: tuple[RunHook, ...] = ()
+    alertmanager: Alertmanager | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing surrounds it."""
+        return self == Around()
 
     @property
     def references(self) -> tuple[SecretReference, ...]:
         """All references, each with its place."""
         found = [one for target in self.targets for one in (target.url, target.password, target.bearer)]
+        found += [self.alertmanager.auth, self.alertmanager.bearer] if self.alertmanager else []
         return tuple(one for one in found if isinstance(one, SecretReference))
 
 
@@ -252,6 +337,22 @@ def targets_in(specs: Sequence[NotifySpec], folder: Path) -> tuple[Target, ...]:
             strict=spec.strict,
         )
         for spec in specs
+    )
+
+
+def alertmanager_in(spec: SilenceSpec | None, folder: Path) -> Alertmanager | None:
+    """The Alertmanager of a file; relative paths in it start at the file's folder."""
+    if spec is None:
+        return None
+    at = spec.alertmanager
+    return Alertmanager(
+        url=at.url,
+        matchers=at.matchers,
+        at_most=at.at_most,
+        auth=absolute(at.auth, folder) if at.auth else None,
+        bearer=absolute(at.bearer, folder) if at.bearer else None,
+        ca=at_home(at.ca, folder) if at.ca else None,
+        strict=at.strict,
     )
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from orchestrator.config.around import NOTIFY, NotifyTargets
+from orchestrator.config.around import NOTIFY, SILENCE, NotifyTargets, SilenceSpec
 from orchestrator.config.faults import Faults, validate
 from orchestrator.config.hosts import (
     HostSettings,
@@ -125,6 +125,7 @@ class ClusterSpec(Spec):
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: HostsSpec = Field(default_factory=HostsSpec, description=_HOSTS)
     notify: NotifyTargets = Field(default=(), description=NOTIFY)
+    silence: Unset[SilenceSpec] = Field(default=None, description=SILENCE)
 
     @model_validator(mode="after")
     def _both(self) -> Self:
@@ -155,6 +156,7 @@ class RiakClusterSpec(Spec):
     hosts: RiakHostsSpec = Field(default_factory=RiakHostsSpec, description=_HOSTS)
     riak: RiakSpec = Field(default_factory=RiakSpec, description="Riak's own commands.")
     notify: NotifyTargets = Field(default=(), description=NOTIFY)
+    silence: Unset[SilenceSpec] = Field(default=None, description=SILENCE)
 
 
 _NO_CLUSTER: Final = "not for `kind: hosts`: there is no cluster to reach"
@@ -166,7 +168,7 @@ class HostsFileSpec(Spec):
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("endpoints", "auth", "tls", "product", "version"), _NO_CLUSTER),
-        **dict.fromkeys(("playbook", "expect", "notify"), _NO_RESTART),
+        **dict.fromkeys(("playbook", "expect", "notify", "silence"), _NO_RESTART),
         "zone_attribute": "not for `kind: hosts`: its zones are the groups of `hosts.names`",
         "riak": "only for `kind: riak`",
     }

@@ -105,16 +105,16 @@ Wanted = Annotated[
 ]
 GateName = Annotated[Name, AfterValidator(_one_line)]
 _NAME: Final = "Name of the gate. Default: from its kind and its target."
-_AUTH: Final = "Reference to `user:password`, for basic authentication."
-_BEARER: Final = "Reference to a token, instead of `auth`."
-_CA: Final = "Trusted certificates. Default: those of the system."
+AUTH: Final = "Reference to `user:password`, for basic authentication."
+BEARER: Final = "Reference to a token, instead of `auth`."
+CA: Final = "Trusted certificates. Default: those of the system."
 
 
 class _HttpSpec(Spec):
     """The common keys of all gates that read a server."""
 
-    auth: Unset[Reference] = Field(default=None, description=_AUTH)
-    ca: Unset[Name] = Field(default=None, description=_CA)
+    auth: Unset[Reference] = Field(default=None, description=AUTH)
+    ca: Unset[Name] = Field(default=None, description=CA)
     strict: StrictBool = Field(default=True, description=STRICT)
     timeout: Timeout = Field(
         default=10.0, description="Limit for the whole answer. After it the gate counts as closed."
@@ -123,7 +123,7 @@ class _HttpSpec(Spec):
 
 
 class _BearerSpec(_HttpSpec):
-    bearer: Unset[Reference] = Field(default=None, description=_BEARER)
+    bearer: Unset[Reference] = Field(default=None, description=BEARER)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> _BearerSpec:

@@ -21,6 +21,7 @@ from orchestrator.config.around import (
     Around,
     NotifyTargets,
     RunHook,
+    alertmanager_in,
     hooks_in,
     named_apart,
     targets_in,
@@ -265,7 +266,11 @@ def around_in(cluster: ClusterFile, playbook: Playbook | None) -> Around:
         folder = playbook.path.resolve().parent
         targets += targets_in(playbook.spec.notify, folder)
         hooks = hooks_in(playbook.spec.hooks, folder)
-    return Around(targets=named_apart(targets), hooks=hooks)
+    return Around(
+        targets=named_apart(targets),
+        hooks=hooks,
+        alertmanager=alertmanager_in(cluster.spec.silence, cluster.path.resolve().parent),
+    )
 
 
 def load_playbook(path: Path, *, name: str | None = None) -> Playbook:

@@ -51,7 +51,13 @@ from orchestrator.model.action import (
     TuneHost,
     WriteSettings,
 )
-from orchestrator.model.around_event import Notified, NotNotified
+from orchestrator.model.around_event import (
+    Notified,
+    NotNotified,
+    SilenceCreated,
+    SilenceEnded,
+    SilenceRenewed,
+)
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
@@ -210,6 +216,9 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             | TuningMissed()
             | Notified()
             | NotNotified()
+            | SilenceCreated()
+            | SilenceRenewed()
+            | SilenceEnded()
         ):
             return state
         case _:

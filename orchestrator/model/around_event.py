@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from orchestrator.model.reading import Instant
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notified:
@@ -24,7 +26,7 @@ class Notified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotNotified:
-    """A message was not sent, or perhaps not: `why`."""
+    """A message was not sent, or perhaps not: `why`. With `on` = `silence`, alerts could not be silenced."""
 
     target: str
     on: str
@@ -33,4 +35,42 @@ class NotNotified:
     event: Literal["not_notified"] = "not_notified"
 
 
-AroundEvent: TypeAlias = Notified | NotNotified
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceCreated:
+    """Alerts of a wave are silenced, by a lease that the run renews.
+
+    Attributes:
+        silence: its id in Alertmanager.
+        matchers: the alerts that it silences.
+        until: when it ends unless it is renewed.
+    """
+
+    wave: int
+    silence: str
+    matchers: str
+    until: Instant
+    event: Literal["silence_created"] = "silence_created"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceRenewed:
+    """A silence lasts longer: the nodes of its wave are not back yet. A resumed run has found it again."""
+
+    wave: int
+    silence: str
+    until: Instant
+    event: Literal["silence_renewed"] = "silence_renewed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceEnded:
+    """A silence is over, or ends by itself at `until` and is not renewed any more."""
+
+    wave: int
+    silence: str
+    until: Instant
+    why: str
+    event: Literal["silence_ended"] = "silence_ended"
+
+
+AroundEvent: TypeAlias = Notified | NotNotified | SilenceCreated | SilenceRenewed | SilenceEnded

@@ -270,7 +270,7 @@ class FilePorts:
             UsageError: the file has no cluster.
         """
         around = around_in(self._of_cluster, self._book(playbook))
-        if not around.targets and not around.hooks:
+        if around.empty:
             return None
         return around, self.told
 

@@ -98,7 +98,7 @@ class Surrounded:
         self._safely(lambda: self._begin(around, told, seen))
 
     def _begin(self, around: Around, told: Told, past: Sequence[Seen]) -> None:
-        self._beside = Beside(around, told, past, duration=duration)
+        self._beside = Beside(around, told, past, duration=duration, now=self._clock.now)
 
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""
@@ -125,6 +125,10 @@ class Surrounded:
         self._with(lambda beside: found.extend(decode_event(line) for line in beside.news()))
         self._lost += [event for event in found if isinstance(event, NotNotified)]
         return found
+
+    def before_stop(self) -> None:
+        """Wait a little for the silence of the wave."""
+        self._with(lambda beside: beside.before_stop())
 
     def ended(self, state: RunState) -> None:
         """Send the message of the end, and wait for what is under way, within one deadline."""

@@ -25,7 +25,7 @@ from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import DeposedError, JournalError
 from orchestrator.merging import decide
-from orchestrator.model.action import Action, Done, action_name, action_target
+from orchestrator.model.action import Action, Done, RebootHost, StopNode, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionFailed,
@@ -407,6 +407,8 @@ class Loop:
             self._ports.reporter.events(records)
 
     def _act(self, actions: Sequence[Action]) -> None:
+        if self._ports.around is not None and any(isinstance(one, StopNode | RebootHost) for one in actions):
+            self._ports.around.before_stop()
         kept = self._barred(actions)
         if kept:
             passes = self.state.process.deposed is None

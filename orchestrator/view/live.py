@@ -29,7 +29,7 @@ from rich.text import Text
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
-from orchestrator.model.around_event import Notified, NotNotified
+from orchestrator.model.around_event import Notified, NotNotified, SilenceRenewed
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
@@ -108,7 +108,7 @@ def scrolls(event: Event) -> bool:
             return bool(output.strip())
         case PhaseEntered(to=to, why=why):
             return bool(why) or to == NodePhase.REJOINED.value
-        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits() | Notified():
+        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits() | Notified() | SilenceRenewed():
             return False
         case _:
             return True

@@ -25,7 +25,7 @@ from tests.cli.runs import RUN, ended_run, entry
 
 COMMANDS = (
     *("restart", "upgrade", "post-bulk-index", "force-merge", "plan", "apply", "resume", "restore", "pause"),
-    *("stop", "status", "history", "init", "validate", "rehearse", "tune", "diagnose", "explain"),
+    *("stop", "status", "history", "init", "notify", "validate", "rehearse", "tune", "diagnose", "explain"),
 )
 LEAVES = (*(set(COMMANDS) - {"tune"}), "tune check", "tune apply", "tune revert")
 NAMING_A_CLUSTER = set(LEAVES) - {"apply", "explain"}

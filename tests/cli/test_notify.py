@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,6 +42,15 @@ def test_a_test_message_is_sent_to_every_target(console: Console, chat: Scripted
     assert said.code == 0
     assert [line["event"] for line in said.lines] == ["notified", "summary"]
     assert said.lines[0]["target"] == "env:GOOD"
+
+
+@pytest.mark.parametrize(("status", "says"), [(200, "ok "), (401, "BAD")])
+def test_validate_asks_alertmanager(console: Console, status: int, says: str) -> None:
+    with ScriptedServer() as alerts, SmallCluster() as cluster:
+        alerts.on("/api/v2/silences", reply([], status=status))
+        silence = {"alertmanager": {"url": alerts.url, "matchers": [{"cluster": "lab"}]}}
+        said = console.run("validate", "--cluster", cluster.write_file(console.folder, silence=silence))
+    assert re.search(rf"{says} +silence +alertmanager", said.out), said.out
 
 
 def test_there_has_to_be_something_to_send(console: Console) -> None:

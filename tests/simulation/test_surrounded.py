@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -15,11 +15,14 @@ from orchestrator.around import beside
 from orchestrator.around.story import Message
 from orchestrator.around.ways import Told
 from orchestrator.config.around import Around, On, Target
+from orchestrator.model.action import StopNode
 from orchestrator.model.around_event import Notified, NotNotified
+from orchestrator.model.event import ActionConfirmed, Record
 from orchestrator.model.phase import Request
 from orchestrator.redact import Redactor
 from orchestrator.runs.connection import Process
 from orchestrator.runs.simulated_ports import SimulatedPorts
+from orchestrator.runs.surroundings import Surrounded
 from orchestrator.simulation.mishaps import SnapshotBegun
 from tests.fakes.scripted_http import ScriptedServer, Wire, hang, reply
 from tests.simulation.scene import EVERY, FAILED, PAUSED, Played, Scene, asked, first, refused, resume
@@ -121,6 +124,22 @@ def test_messages_change_nothing_that_a_run_does(request: pytest.FixtureRequest)
     told = SCENE.play()
     assert told.found(Notified)
     assert _times(told) == _times(alone)
+
+
+@pytest.mark.usefixtures("surrounded")
+def test_every_stop_waits_for_its_silence_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(Surrounded, "before_stop", lambda _self: order.append("before"))
+    written = Surrounded.events
+
+    def events(self: Surrounded, records: Sequence[Record]) -> None:
+        confirmed = [one.event.action for one in records if isinstance(one.event, ActionConfirmed)]
+        order.extend("stop" for action in confirmed if isinstance(action, StopNode))
+        written(self, records)
+
+    monkeypatch.setattr(Surrounded, "events", events)
+    SCENE.play()
+    assert order == ["before", "stop"] * 3
 
 
 def _big(_asked: object, wire: Wire) -> None:

@@ -9,9 +9,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, assert_never
 
+from orchestrator.around.silence import call
 from orchestrator.around.ways import require_usable
+from orchestrator.around.web import NotSent
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
+from orchestrator.config.around import Around
 from orchestrator.config.cluster import (
     AnyClusterSpec,
     ClusterSpec,
@@ -94,7 +97,7 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         checks = _checks(
             ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accepted=accepted
         )
-        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates))
+        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _silences(around, ports))
         return int(_report(every, context, before="a restart"))
     finally:
         ports.close()
@@ -405,6 +408,21 @@ def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
         else:
             how = "open" if view.open else "closed"
             yield Check(subject="gate", point=name, good=True, message=f"{how}: {view.evidence}")
+
+
+def _silences(around: Around, ports: FilePorts) -> Iterator[Check]:
+    """Ask the Alertmanager in which alerts are silenced, if there is one."""
+    if around.alertmanager is None:
+        return
+    try:
+        call(around.alertmanager, ports.told, "GET", "silences")
+    except NotSent as error:
+        why = ports.redact(str(error))
+        message = f"{around.alertmanager.name}: {why}; a run would not silence alerts"
+        yield Check(subject="silence", point="alertmanager", good=False, message=message)
+    else:
+        message = f"{around.alertmanager.name} answers"
+        yield Check(subject="silence", point="alertmanager", good=True, message=message)
 
 
 def _say(check: Check, context: Context) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from orchestrator.around import outbox
-from orchestrator.around.outbox import MOST_IN_A_WHILE, MOST_WAITING, WHILE_SECONDS, NotSent, Outbox
+from orchestrator.around.outbox import MOST_IN_A_WHILE, MOST_WAITING, WHILE_SECONDS, Outbox
 from orchestrator.around.story import Message
+from orchestrator.around.web import NotSent
 
 
 def message(number: int, on: str = "failed") -> Message:

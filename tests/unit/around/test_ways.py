@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.around.outbox import NotSent
 from orchestrator.around.story import Message
 from orchestrator.around.ways import MISSING, Told, require_usable, runs, sends
+from orchestrator.around.web import NotSent
 from orchestrator.config.around import Around, On, RunHook, Target
 from orchestrator.config.secrets import SecretReference, SecretResolver, parse_reference
 from orchestrator.errors import ConfigError, UsageError

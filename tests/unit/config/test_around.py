@@ -55,6 +55,36 @@ def test_what_is_refused(entry: str, said: str) -> None:
     assert SECRET not in str(caught.value)
 
 
+ALERTS = "silence:\n  alertmanager:\n    url: 'http://a:9093/am/'\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("matchers: []", "must not be empty"),
+        ("matchers: [{}]", "an item has no matcher"),
+        ("matchers: [{a: ''}]", "would silence almost every alert"),
+        ("matchers: [{'a b': x}]", "labels are letters"),
+        ("matchers: [{a: '{nodes}'}]", "`{nodes}` is no placeholder here"),
+        ("matchers: [{a: b}]\n    auth: env:A\n    bearer: env:B", "not both"),
+        (f"matchers: [{{a: b}}]\n    bearer: {SECRET}", "never written here"),
+    ],
+)
+def test_silences_that_are_refused(keys: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        around(f"{ALERTS}    {keys}\n")
+    assert said in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_where_alerts_are_silenced() -> None:
+    at = around(f"{ALERTS}    matchers: [{{instance: '{{host}}:9100'}}]\n    auth: file:pw\n").alertmanager
+    assert at is not None
+    assert (at.url, at.name, at.at_most) == ("http://a:9093/am", "http://a:9093", 4 * 3600.0)
+    assert str(at.auth) == "file:/etc/pw"
+    assert around().empty
+
+
 def test_targets_of_both_files_have_names_of_their_own() -> None:
     found = around(
         "notify:\n- url: env:SLACK_URL\n- url: 'https://u@chat:8443/a?b=c'\n"
