@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
+from orchestrator.around.metrics import Figures, Textfile
 from orchestrator.around.outbox import Outbox
 from orchestrator.around.silence import Silences
 from orchestrator.around.story import Message, Seen, Story, last_attempt, sent_already
@@ -28,6 +29,7 @@ class Beside:
         around: from the files of the run.
         told: what messages need of the program.
         past: the public events of earlier attempts.
+        last_success: when a run of the cluster was last done; None if that is not known.
         duration: seconds in words.
         now: the run's clock, in seconds since the epoch; `clock`: monotonic.
     """
@@ -40,6 +42,7 @@ class Beside:
         *,
         duration: Callable[[float], str],
         now: Callable[[], float],
+        last_success: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock, self._news = clock, SimpleQueue[Mapping[str, object]]()
@@ -57,8 +60,16 @@ class Beside:
         if around.alertmanager is not None:
             self._silences = Silences(around.alertmanager, told, self._news.put, past, now=now, clock=clock)
 
+        self._metrics: Textfile | None = None
+        if around.textfile is not None:
+            figures = Figures(told.cluster, last_success)
+            record = self._news.put
+            self._metrics = Textfile(around.textfile, figures, told, record, past, now=now, clock=clock)
+
     def seen(self, batch: Sequence[Seen]) -> None:
         """These events were committed together."""
+        if self._metrics is not None:
+            self._metrics.see(batch)
         if self._silences is not None:
             self._silences.see(batch)
         for story, outbox in self._each:
@@ -69,8 +80,10 @@ class Beside:
         if self._silences is not None:
             self._silences.wait()
 
-    def due(self, now: float) -> None:
-        """So late is it: holds may have lasted long enough."""
+    def waiting(self, now: float, waiting: Mapping[str, Any]) -> None:
+        """What the run waits for now; holds may have lasted long enough to be reported."""
+        if self._metrics is not None:
+            self._metrics.wait_for(waiting)
         for story, outbox in self._each:
             _put(outbox, story.due(now))
 
@@ -88,6 +101,8 @@ class Beside:
         until = self._clock() + END_SECONDS
         if self._silences is not None:
             self._silences.close(until)
+        if self._metrics is not None:
+            self._metrics.close(until)
         for story, outbox in self._each:
             _put(outbox, story.end(text))
             outbox.close(until)
@@ -95,6 +110,8 @@ class Beside:
             outbox.join()
         if self._silences is not None:
             self._silences.join()
+        if self._metrics is not None:
+            self._metrics.join()
 
 
 def _put(outbox: Outbox, messages: Sequence[Message]) -> None:

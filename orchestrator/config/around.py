@@ -219,6 +219,23 @@ class SilenceSpec(Spec):
 
 SILENCE: Final = "Where alerts are silenced while nodes are restarted."
 
+
+def _textfile(path: str) -> str:
+    if not path.endswith(".prom"):
+        raise ValueError("must end in .prom: node_exporter reads no other files")
+    return path
+
+
+class MetricsSpec(Spec):
+    """Metrics of the cluster's last run."""
+
+    textfile: Annotated[Name, AfterValidator(_textfile)] = Field(
+        description="File in the folder of node_exporter's textfile collector; another one for each cluster."
+    )
+
+
+METRICS: Final = "Where metrics of the cluster's last run are written."
+
 NotifyTargets = Annotated[tuple[NotifySpec, ...], AfterValidator(_not_too_many)]
 NOTIFY: Final = "Where messages about a run are sent."
 
@@ -308,6 +325,7 @@ class Around:
     targets: tuple[Target, ...] = ()
     hooks: tuple[RunHook, ...] = ()
     alertmanager: Alertmanager | None = None
+    textfile: Path | None = None
 
     @property
     def empty(self) -> bool:

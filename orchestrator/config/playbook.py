@@ -270,6 +270,7 @@ def around_in(cluster: ClusterFile, playbook: Playbook | None) -> Around:
         targets=named_apart(targets),
         hooks=hooks,
         alertmanager=alertmanager_in(cluster.spec.silence, cluster.path.resolve().parent),
+        textfile=cluster.local_path(cluster.spec.metrics.textfile) if cluster.spec.metrics else None,
     )
 
 

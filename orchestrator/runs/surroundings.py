@@ -14,7 +14,7 @@ from orchestrator.around.ways import Told, require_usable
 from orchestrator.config.around import Around
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import JournalError, OrchestratorError
 from orchestrator.model.around_event import NotNotified
 from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import Outcome
@@ -22,7 +22,9 @@ from orchestrator.model.policy import Kind, Policy
 from orchestrator.ports import Clock, Reporter
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.codec import decode_event, encode_event
-from orchestrator.view.reporters import Sentences
+from orchestrator.runtime.database import Access
+from orchestrator.view.progress import wait_of
+from orchestrator.view.reporters import Sentences, waiting_object
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import counted, duration, listed, stamp
 
@@ -50,8 +52,25 @@ def surrounded(
     around, told = found
     told = replace(told, cluster=connection.ports.name, run=run)
     return Surrounded(
-        reporter, around, told, past=past, kind=policy.kind, clock=process.clock, warn=process.warn
+        reporter,
+        around,
+        told,
+        past=past,
+        kind=policy.kind,
+        clock=process.clock,
+        last_success=_last_success(connection) if around.textfile else None,
+        warn=process.warn,
     )
+
+
+def _last_success(connection: Connection) -> float | None:
+    """When a run of the cluster was last done, by the state; None if it has none."""
+    try:
+        with connection.state(Access.READ) as store:
+            runs = store.runs(cluster=connection.ports.name)
+    except JournalError:
+        return None
+    return max((run.ended for run in runs if run.outcome is Outcome.DONE and run.ended), default=None)
 
 
 def require_surroundings(connection: Connection, playbook: str) -> None:
@@ -75,6 +94,7 @@ class Surrounded:
         past: records of earlier attempts.
         kind: kind of cluster, which has its own words.
         clock: of the run.
+        last_success: when a run of the cluster was last done; None if that is not known.
         warn: shows a warning.
     """
 
@@ -87,10 +107,11 @@ class Surrounded:
         past: Sequence[Record],
         kind: Kind,
         clock: Clock,
+        last_success: float | None,
         warn: Callable[[str], None],
     ) -> None:
         self._reporter, self._clock, self._warn = reporter, clock, warn
-        self._sentences = Sentences(kind)
+        self._sentences, self._last_success = Sentences(kind), last_success
         self._events: list[Event] = [record.event for record in past]
         self._lost: list[NotNotified] = []
         self._beside: Beside | None = None
@@ -98,7 +119,9 @@ class Surrounded:
         self._safely(lambda: self._begin(around, told, seen))
 
     def _begin(self, around: Around, told: Told, past: Sequence[Seen]) -> None:
-        self._beside = Beside(around, told, past, duration=duration, now=self._clock.now)
+        self._beside = Beside(
+            around, told, past, duration=duration, now=self._clock.now, last_success=self._last_success
+        )
 
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""
@@ -109,7 +132,10 @@ class Surrounded:
     def waiting(self, state: RunState, decision: Decision) -> None:
         """A decision was made."""
         self._reporter.waiting(state, decision)
-        self._with(lambda beside: beside.due(self._clock.now()))
+        now = self._clock.now()
+        wait = wait_of(state, decision, now)
+        said = waiting_object(state, wait, now) if wait is not None else {}
+        self._with(lambda beside: beside.waiting(now, said))
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
         """The run has ended. What was not delivered is named once more."""
@@ -132,11 +158,11 @@ class Surrounded:
 
     def ended(self, state: RunState) -> None:
         """Send the message of the end, and wait for what is under way, within one deadline."""
-        outcome = state.outcome
-        if outcome is None:
-            return
-        end = summary(state, outcome, self._events, self._clock.now())
-        self._with(lambda beside: beside.end("\n".join(summary_lines(end))))
+        said = ""
+        if state.outcome is not None:
+            end = summary(state, state.outcome, self._events, self._clock.now())
+            said = "\n".join(summary_lines(end))
+        self._with(lambda beside: beside.end(said))
 
     def _seen(self, record: Record) -> Seen:
         line = {

@@ -291,6 +291,7 @@ def test_real_nodes_are_silenced_and_people_are_told(
         chat.on("/hook", reply({}))
         monkeypatch.setenv("CHAT_URL", f"{chat.url}/hook?token={SECRET}")
         more = {
+            "metrics": {"textfile": str(tmp_path / "orchestrate.prom")},
             "silence": {"alertmanager": {"url": server.url, "matchers": [BY_NODE, OF_CLUSTER]}},
             "notify": [
                 {"url": "env:CHAT_URL"},
@@ -319,3 +320,23 @@ def test_real_nodes_are_silenced_and_people_are_told(
     stops = [line["sequence"] for line in lines if line.get("action", {}).get("verb") == "stop"]
     assert created[0]["sequence"] < stops[-1]
     assert SECRET not in json.dumps(lines)
+    text = (tmp_path / "orchestrate.prom").read_text()
+    _told_apart(text, lines)
+    checked = subprocess.run(  # noqa: S603  (of Debian's package)
+        [needs("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def _told_apart(text: str, lines: list[dict[str, Any]]) -> None:
+    """The metrics are those of the run's events."""
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    values = {name.removeprefix("orchestrate_"): float(value) for name, value in found.items()}
+    name = lines[-1]["cluster"]
+    recovered, (end,) = events(lines, "node_recovered"), events(lines, "run_finished")
+    assert values[f'run_outcome{{cluster="{name}",outcome="done"}}'] == 1
+    assert values[f'run_nodes{{cluster="{name}",phase="recovered"}}'] == len(recovered) == 2
+    assert values[f'run_seconds{{cluster="{name}"}}'] == pytest.approx(end["seconds"])
+    for how in ("reused", "copied"):
+        total = sum(one[f"bytes_{how}"] or 0 for one in recovered)
+        assert values[f'run_bytes{{cluster="{name}",how="{how}"}}'] == total

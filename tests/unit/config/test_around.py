@@ -85,6 +85,12 @@ def test_where_alerts_are_silenced() -> None:
     assert around().empty
 
 
+def test_where_metrics_are_written() -> None:
+    assert around("metrics: {textfile: ../o.prom}\n").textfile == Path("/etc/../o.prom")
+    with pytest.raises(ConfigError, match=r"must end in \.prom"):
+        around("metrics: {textfile: /var/lib/o.txt}\n")
+
+
 def test_targets_of_both_files_have_names_of_their_own() -> None:
     found = around(
         "notify:\n- url: env:SLACK_URL\n- url: 'https://u@chat:8443/a?b=c'\n"
