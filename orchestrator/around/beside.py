@@ -10,14 +10,14 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from orchestrator.around.metrics import Figures, Textfile
-from orchestrator.around.outbox import Outbox
+from orchestrator.around.outbox import SEND_SECONDS, Outbox, Send
 from orchestrator.around.silence import Silences
 from orchestrator.around.story import Message, Seen, Story, last_attempt, sent_already
 from orchestrator.around.ways import Told, runs, sends
-from orchestrator.config.around import Around, On
+from orchestrator.config.around import Around, On, RunHook, Target
 
 END_SECONDS: Final = 15.0
-"""What is still under way when the run has ended is waited for so long, all together."""
+"""What is under way when the run has ended is waited for so long in all, or as long as a hook may take."""
 _STILL_TRUE: Final = (On.STARTED, On.FAILED)
 """Messages of a killed attempt that `resume` sends if their fate is not in the journal."""
 
@@ -46,14 +46,18 @@ class Beside:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock, self._news = clock, SimpleQueue[Mapping[str, object]]()
-        ways = [(one.name, one.on, one.after, sends(one, told)) for one in around.targets]
-        ways += [(one.name, one.on, one.after, runs(one, told)) for one in around.hooks]
+        ways: list[tuple[Target | RunHook, float, Send]] = [
+            (one, SEND_SECONDS, sends(one, told)) for one in around.targets
+        ]
+        ways += [(one, one.timeout, runs(one, told)) for one in around.hooks]
+        self._end_seconds = max([END_SECONDS, *(hook.timeout + 1 for hook in around.hooks)])
         self._each: list[tuple[Story, Outbox]] = []
         known = sent_already(past)
-        for name, on, after, send in ways:
-            story, outbox = Story(on, after, duration), Outbox(name, send, self._news.put, clock=clock)
+        for one, seconds, send in ways:
+            story = Story(one.on, one.after, duration)
+            outbox = Outbox(one.name, send, self._news.put, seconds=seconds, clock=clock)
             self._each.append((story, outbox))
-            for message in _unsent(story, name, past, known):
+            for message in _unsent(story, one.name, past, known):
                 outbox.put(message)
 
         self._silences: Silences | None = None
@@ -98,7 +102,7 @@ class Beside:
 
     def end(self, text: str) -> None:
         """The run has ended, with this summary: finish what can be finished within one deadline."""
-        until = self._clock() + END_SECONDS
+        until = self._clock() + self._end_seconds
         if self._silences is not None:
             self._silences.close(until)
         if self._metrics is not None:

@@ -34,13 +34,21 @@ class Outbox:
         target: its name, for events.
         send: sends one.
         record: takes what became of each, as an event.
+        seconds: limit of one try.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, target: str, send: Send, record: Record, *, clock: Callable[[], float] = time.monotonic
+        self,
+        target: str,
+        send: Send,
+        record: Record,
+        *,
+        seconds: float = SEND_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._target, self._send, self._record, self._clock = target, send, record, clock
+        self._seconds = seconds
         self._waiting: deque[Message] = deque()
         self._recent: deque[float] = deque()
         self._changed = Condition()
@@ -117,7 +125,7 @@ class Outbox:
         return why
 
     def _left(self) -> float:
-        left = SEND_SECONDS if self._until is None else min(SEND_SECONDS, self._until - self._clock())
+        left = self._seconds if self._until is None else min(self._seconds, self._until - self._clock())
         return max(0.1, left)
 
     def _closing_within(self, seconds: float) -> bool:

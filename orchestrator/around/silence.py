@@ -39,8 +39,7 @@ REQUEST_SECONDS: Final = 10.0
 AGAIN_SECONDS: Final = 30.0
 """Between two tries of what failed."""
 _SILENCES_BYTES: Final = 16 * 1024 * 1024
-_GONE: Final = (404, 422)
-"""Statuses of a silence that is not there any more."""
+_NOT_FOUND: Final = 404
 _SAME_SECONDS: Final = 2.0
 """Two times of a silence that differ by less are the same."""
 
@@ -409,7 +408,7 @@ class Silences:
         try:
             found: Mapping[str, Any] = json.loads(self._ask("GET", f"silence/{quote(silence, safe='')}"))
         except NotSent as error:
-            if error.status in _GONE:
+            if error.status == _NOT_FOUND:
                 return None
             raise
         return found
@@ -431,7 +430,9 @@ class Silences:
         try:
             self._ask("DELETE", f"silence/{quote(silence, safe='')}")
         except NotSent as error:
-            if error.status not in (*_GONE, 500):  # 500: it has expired already
+            # Alertmanager answers 500, too, where it does not know the silence any more.
+            there = None if error.status == _NOT_FOUND else self._read(silence)
+            if there is not None and there["status"]["state"] != "expired":
                 raise
 
     def _ask(self, method: str, path: str, body: object = None) -> bytes:

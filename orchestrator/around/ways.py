@@ -76,13 +76,9 @@ class Told:
 
     def body(self, message: Message, text: str) -> dict[str, object]:
         """The JSON object of a message."""
-        return {
-            "on": str(message.on),
-            "text": text,
-            "cluster": self.cluster,
-            "run": self.run,
-            "event": self.clean(message.line),
-        }
+        about = {"on": str(message.on), "text": text, "cluster": self.cluster, "run": self.run}
+        found: dict[str, object] = self.clean({**about, "event": message.line})
+        return found
 
 
 def require_usable(around: Around, told: Told) -> None:
@@ -153,7 +149,7 @@ def runs(hook: RunHook, told: Told) -> Send:
     def send(message: Message, seconds: float) -> None:
         given = json.dumps(told.clean(message.line), allow_nan=False)
         line = f"cd {shlex.quote(hook.folder)} && {{ {hook.run}\n}}"
-        why = told.run_command(line, given, min(hook.timeout, seconds))
+        why = told.run_command(line, given, seconds)
         if why is not None:
             raise NotSent(one_line(told.redact(why)))
 
@@ -196,14 +192,15 @@ def _letter(url: str, message: Message, text: str, told: Told) -> EmailMessage:
     named = parse_qs(urlsplit(url).query)
     sender = named["from"][0]
     place = sender.rpartition("@")[2].strip("<> ") or "orchestrate"
-    thread = f"<{told.run}@{place}>"
+    run = one_line(told.redact(told.run))
+    thread = f"<{run}@{place}>"
     letter = EmailMessage()
     letter["From"], letter["To"] = sender, ", ".join(named["to"])
     letter["Subject"], letter["Date"] = _subject(told), formatdate(localtime=True)
-    letter["Message-ID"] = f"<{told.run}.{message.of}.{message.on}@{place}>"
+    letter["Message-ID"] = f"<{run}.{message.of}.{message.on}@{place}>"
     letter["In-Reply-To"] = letter["References"] = thread
     letter["Auto-Submitted"] = "auto-generated"
-    letter.set_content(f"{text}\n\n{message.on}, run {told.run}\n")
+    letter.set_content(f"{text}\n\n{message.on}, run {run}\n")
     return letter
 
 

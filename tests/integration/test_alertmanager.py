@@ -15,7 +15,7 @@ import pytest
 import urllib3
 
 from orchestrator.around import beside, silence
-from orchestrator.around.silence import LEASE_SECONDS, Silences
+from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
 from orchestrator.around.story import Seen
 from orchestrator.around.ways import Told
 from orchestrator.config.around import Alertmanager, Around
@@ -26,7 +26,7 @@ from orchestrator.simulation.world import World
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.fakes.smtp import MailServer
 from tests.integration.killing import QUICKEST, assert_restarted_once, prepare
-from tests.integration.restarting import events, restart
+from tests.integration.restarting import Begun, events, orchestrate, restart
 from tests.ports import free_port
 from tests.simulation.play import cluster
 from tests.simulation.scene import Played, Scene, resume
@@ -326,6 +326,28 @@ def test_real_nodes_are_silenced_and_people_are_told(
         [needs("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_a_killed_run_pages_within_its_lease_and_resume_takes_it(
+    process_cluster: ProcessCluster, server: Server, tmp_path: Path
+) -> None:
+    _end_all(server)
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    matchers = [BY_NODE, OF_CLUSTER]
+    described = Extended(lab, {"silence": {"alertmanager": {"url": server.url, "matchers": matchers}}})
+    with Begun(described, tmp_path, "restart", "--only", "es1") as run:
+        run.wait_for(lambda line: line.get("node") == "es1" and line.get("to") == "stopped")
+    left, at = {one["id"]: one for one in server.live()}, time.time()
+    assert len(left) == 2
+    assert all(_seconds(one, "endsAt") <= at + LEASE_SECONDS for one in left.values())
+    code, lines = orchestrate(described, tmp_path, "resume")
+    assert code == 0, lines[-1]
+    assert_restarted_once(lab, before, nodes=("es1",))
+    mine = [one for one in server.silences() if lines[0]["run"] in one["comment"]]
+    assert {one["id"] for one in mine} == left.keys(), "none was made twice"
+    assert sorted(one["silence"] for one in events(lines, "silence_ended")) == sorted(left)
+    assert all(one["until"] <= time.time() + AFTER_RECOVERY for one in events(lines, "silence_ended"))
 
 
 def _told_apart(text: str, lines: list[dict[str, Any]]) -> None:

@@ -15,15 +15,17 @@ from orchestrator.around import beside
 from orchestrator.around.story import Message
 from orchestrator.around.ways import Told
 from orchestrator.config.around import Around, On, Target
+from orchestrator.engine.estimate import last_of_run
 from orchestrator.model.action import StopNode
 from orchestrator.model.around_event import Notified, NotNotified
 from orchestrator.model.event import ActionConfirmed, Record
-from orchestrator.model.phase import Request
+from orchestrator.model.phase import Outcome, Request
 from orchestrator.redact import Redactor
 from orchestrator.runs.connection import Process
 from orchestrator.runs.simulated_ports import SimulatedPorts
 from orchestrator.runs.surroundings import Surrounded
 from orchestrator.simulation.mishaps import SnapshotBegun
+from orchestrator.view.history import past_run
 from tests.fakes.scripted_http import ScriptedServer, Wire, hang, reply
 from tests.simulation.scene import EVERY, FAILED, PAUSED, Played, Scene, asked, first, refused, resume
 
@@ -82,9 +84,12 @@ def test_a_run_says_when_it_starts_and_ends() -> None:
         ("done", "run_finished"),
     ]
     assert _fates(played) == AtOnce.sent
-    assert isinstance(played.events[-1], Notified), (
-        "that of the end comes after the end, before the lease goes"
-    )
+    records = played.simulation.journal.records
+    assert isinstance(records[-1].event, Notified), "that of the end comes after the end"
+    past = past_run(records)
+    assert past is not None
+    assert (past.outcome, past.exit_code) == (Outcome.DONE, 0)
+    assert past.seconds == last_of_run(records).at - records[0].at
 
 
 @pytest.mark.usefixtures("surrounded")

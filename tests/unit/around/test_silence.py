@@ -122,6 +122,7 @@ class FakeAlertmanager:
     asked: list[str] = field(default_factory=list)
     loses: int = 0
     refuses: bool = False
+    fails: bool = False
 
     def __call__(
         self, _at: object, _told: object, method: str, path: str, body: Any = None, *, seconds: float
@@ -158,6 +159,8 @@ class FakeAlertmanager:
         return {"silenceID": name}
 
     def _delete(self, path: str, _body: object) -> object:
+        if self.fails or path.split("/")[1] not in self.silences:
+            raise NotSent("500", status=500)
         self.silences[path.split("/")[1]]["endsAt"] = _text(self.now)
         return {}
 
@@ -372,6 +375,19 @@ def test_what_is_no_answer_of_alertmanager(
     run.step()
     run.step(100)
     assert all(event.startswith("not_notified the answer is") for event in run.events())
+
+
+def test_one_that_cannot_be_ended_is_tried_again(server: FakeAlertmanager) -> None:
+    run = Played(server)
+    run.see(RUN, begun())
+    run.step()
+    server.fails = True
+    run.see(failed(50), failed(51, "es2"))
+    run.step()
+    server.fails = False
+    run.step(100)
+    assert server.live() == {}
+    assert run.events() == ["created s1", "not_notified 500", "ended s1"]
 
 
 def test_another_process_that_took_over_has_the_silences(server: FakeAlertmanager) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.around.story import Message
+from orchestrator.around.metrics import Figures
+from orchestrator.around.story import Message, Seen
 from orchestrator.around.ways import MISSING, Told, require_usable, runs, sends
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Around, On, RunHook, Target
@@ -277,11 +278,45 @@ def test_a_mail_server_that_is_not_there_is_tried_again() -> None:
     assert (str(error), error.again) == ("connection refused", True)
 
 
+# Secrets --------------------------------------------------------------------------------------------
+
+PLANTED = (
+    f"password={SECRET}",
+    f"Authorization: Bearer {SECRET}",
+    f"https://anna:{SECRET}@host/",
+    f"--token {SECRET}",
+    f'{{"api_key": "{SECRET}"}}',
+    f"known {SECRET} alone",
+    b64encode(SECRET.encode()).decode(),
+    SECRET.encode().hex(),
+)
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_no_planted_secret_leaves(server: ScriptedServer, tmp_path: Path, planted: str) -> None:
+    by = replace(told(), cluster=f"c {planted}", run=f"r {planted}")
+    by.learn(SECRET)
+    line = {**LINE, "why": planted, "deep": [{"deeper": (planted, planted)}]}
+    message = Message(on="held", of=7, text=planted, line=line)
+    with MailServer() as mail:
+        for url in (f"{server.url}/hook", _mail(mail)):
+            sends(target(url, text="{cluster} {run} {on} {text}"), by)(message, PATIENT)
+    runs(_hook("cat > got", tmp_path), by)(message, PATIENT)
+    figures = Figures(by.cluster, None)
+    figures.see(
+        Seen(at=0.0, line={"run": by.run, "event": "run_started", "nodes": [], "planned": []}, text="")
+    )
+    said = [server.asked[0].body.decode(), str(mail.mails[0].get_payload()), (tmp_path / "got").read_text()]
+    said += [*map(str, mail.mails[0].values()), by.redact(figures.text(0.0))]
+    forms = (SECRET, b64encode(SECRET.encode()).decode(), SECRET.encode().hex())
+    assert not [form for form in forms for text in said if form in text]
+
+
 # Hooks and Apprise ----------------------------------------------------------------------------------
 
 
-def _hook(run: str, folder: Path, timeout: float = PATIENT) -> RunHook:
-    return RunHook(name="h", run=run, folder=str(folder), on=frozenset(On), after=0.0, timeout=timeout)
+def _hook(run: str, folder: Path) -> RunHook:
+    return RunHook(name="h", run=run, folder=str(folder), on=frozenset(On), after=0.0, timeout=PATIENT)
 
 
 def test_a_hook_gets_the_event_on_its_input(tmp_path: Path) -> None:
@@ -301,7 +336,7 @@ def test_a_hook_gets_the_event_on_its_input(tmp_path: Path) -> None:
 )
 def test_a_hook_that_fails(tmp_path: Path, run: str, timeout: float, said: str) -> None:
     with pytest.raises(NotSent) as caught:
-        runs(_hook(run, tmp_path, timeout), told())(HELD, PATIENT)
+        runs(_hook(run, tmp_path), told())(HELD, timeout)
     assert said in str(caught.value)
     assert SECRET not in str(caught.value)
 
