@@ -112,7 +112,7 @@ class Waves:
                 number, nodes = int(wave["number"]), tuple(wave["nodes"])
                 known = self.waves.get(number)
                 begun = Wave(number=number, nodes=nodes, since=seen.at, of=int(line["sequence"]))
-                self.waves[number] = replace(known, nodes=nodes) if known else begun
+                self.waves[number] = replace(known, nodes=nodes, recovered=None) if known else begun
                 self.ended.pop(number, None)
             case "wave_gave_way":
                 self._change(int(line["number"]), gave_way=True)
@@ -239,7 +239,7 @@ class Silences:
         self._live: dict[Key, Live] = {}
         self._to_find = bool(past)
         self._failed: set[str] = set()
-        self._tried: set[Key] = set()
+        self._tried: dict[Key, Matchers] = {}
         self._not_before = 0.0
         self._waited: set[int] = set()
         self._changed = Condition()
@@ -304,9 +304,9 @@ class Silences:
     def _reconcile(self, wanted: Mapping[Key, Wanted]) -> float | None:
         """Make, renew and end silences; seconds until something has to be done again."""
         now, todo = self._now(), dict(wanted)
-        if now < self._not_before and self._until is None and todo.keys() == self._tried:
+        tried, self._tried = self._tried, {key: want.matchers for key, want in todo.items()}
+        if now < self._not_before and self._until is None and tried == self._tried:
             return self._not_before - now
-        self._tried = set(todo)
         if self._to_find and not self._try(partial(self._find, todo)):
             return self._later()
         for key, live in [*self._live.items()]:
@@ -346,7 +346,7 @@ class Silences:
                 self._live[key] = Live(id=silence, until=_at(one["endsAt"]), matchers=matchers)
                 continue
             self._delete(silence)
-            why = self._waves.why_not(int(number[1])) if key is None else "there is another one"
+            why = self._why(int(number[1])) if key is None else "there is another one"
             self._ended(int(number[1]), silence, self._now(), why)
         self._to_find = False
 
@@ -376,7 +376,7 @@ class Silences:
         made = self._put({"id": live.id, "startsAt": str(there["startsAt"])}, key, want)
         self._live[key] = replace(live, id=made, until=want.until, ending=want.last)
         if want.last:
-            self._ended(key[0], made, want.until, self._waves.why_not(key[0]))
+            self._ended(key[0], made, want.until, self._why(key[0]))
         else:
             self._record({"event": "silence_renewed", "wave": key[0], "silence": made, "until": want.until})
 
@@ -386,7 +386,11 @@ class Silences:
             self._delete(live.id)
         del self._live[key]
         if not live.ending:
-            self._ended(key[0], live.id, min(now, live.until), self._waves.why_not(key[0]))
+            self._ended(key[0], live.id, min(now, live.until), self._why(key[0]))
+
+    def _why(self, wave: int) -> str:
+        with self._changed:
+            return self._waves.why_not(wave)
 
     def _ended(self, wave: int, silence: str, until: float, why: str) -> None:
         self._record({"event": "silence_ended", "wave": wave, "silence": silence, "until": until, "why": why})
@@ -460,7 +464,8 @@ class Silences:
         why = one_line(self._told.redact(why))
         if why not in self._failed:
             self._failed.add(why)
-            of = max((wave.of for wave in self._waves.waves.values()), default=0)
+            with self._changed:
+                of = max((wave.of for wave in self._waves.waves.values()), default=0)
             self._record(
                 {"event": "not_notified", "target": self._at.name, "on": "silence", "of": of, "why": why}
             )

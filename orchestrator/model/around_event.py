@@ -8,8 +8,14 @@ from typing import Literal, TypeAlias
 from orchestrator.model.reading import Instant
 
 
+class Surrounding:
+    """What these events have in common: the run itself is as it was."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notified:
+class Notified(Surrounding):
     """A message was sent. `resume` does not send it again.
 
     Attributes:
@@ -25,7 +31,7 @@ class Notified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotNotified:
+class NotNotified(Surrounding):
     """A message was not sent, or perhaps not: `why`. With `on` = `silence`, alerts could not be silenced."""
 
     target: str
@@ -36,7 +42,7 @@ class NotNotified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SilenceCreated:
+class SilenceCreated(Surrounding):
     """Alerts of a wave are silenced, by a lease that the run renews.
 
     Attributes:
@@ -53,7 +59,7 @@ class SilenceCreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SilenceRenewed:
+class SilenceRenewed(Surrounding):
     """A silence lasts longer: the nodes of its wave are not back yet. A resumed run has found it again."""
 
     wave: int
@@ -63,7 +69,7 @@ class SilenceRenewed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SilenceEnded:
+class SilenceEnded(Surrounding):
     """A silence is over, or ends by itself at `until` and is not renewed any more."""
 
     wave: int

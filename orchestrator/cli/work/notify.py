@@ -18,7 +18,7 @@ from orchestrator.errors import ExitCode, UsageError
 from orchestrator.view.text import counted, stamp
 
 _RUN: Final = "test"
-_TEXT: Final = "a test message of `orchestrate notify test`; nothing was restarted"
+_TEXT: Final = "a test message; nothing was restarted"
 
 
 def send_tests(cluster: str, *, playbook: str | None, output: Output) -> int:

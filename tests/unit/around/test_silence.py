@@ -66,6 +66,7 @@ GAVE_WAY: Final = seen(50, "wave_gave_way", number=1, copies=1)
         ([begun()], 4 * HOURS + 2, {}),
         ([begun(), finished(100)], 110, {(1, 0): 400, (1, 1): 400}),
         ([begun(), finished(100)], 401, {}),
+        ([begun(), finished(100), begun(105)], 110, {(1, 0): 1010, (1, 1): 1010}),
         ([begun(), finished(100), ended(101)], 110, {(1, 0): 400, (1, 1): 400}),
         ([begun(), phase(5, "withheld")], 10, {(1, 0): 910, (1, 1): 910}),
         ([begun(), phase(5, "gated")], 10, {}),
@@ -347,6 +348,20 @@ def test_a_kill_or_a_lost_answer_makes_no_second_one(server: FakeAlertmanager, k
         assert all(end - at <= LEASE_SECONDS + 31 for end in server.live().values())
     assert server.live("wave 2") == {}
     assert all(end <= 1500 for end in server.live("wave 1").values())
+
+
+def test_a_node_that_fails_while_requests_fail_is_not_put_off(server: FakeAlertmanager) -> None:
+    run = Played(server, BY_NODE, OF_CLUSTER)
+    run.see(RUN, begun())
+    run.step()
+    server.refuses = True
+    run.step(400)
+    server.refuses = False
+    run.step(410)
+    assert server.live() == {"s1": 901, "s2": 901}, "it is put off"
+    run.see(failed(411))
+    run.step()
+    assert list(server.live()) == ["s3"]
 
 
 def test_a_refusal_is_recorded_once_and_tried_again(server: FakeAlertmanager) -> None:
