@@ -20,7 +20,14 @@ from typing import Any, Final
 
 import urllib3
 from urllib3.connection import HTTPConnection
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
 
 _CHUNK_BYTES: Final = 256 * 1024
 _NOT_ENCODED: Final = ("", "identity")
@@ -28,6 +35,35 @@ _NOT_ENCODED: Final = ("", "identity")
 
 class AnswerLimit(Exception):  # noqa: N818  (says what was reached)
     """An answer is larger or slower than it may be, or compressed."""
+
+
+FAULTS: Final = (HTTPError, OSError, ValueError, AnswerLimit)
+"""What an exchange raises where there is no whole answer, or where it cannot be asked."""
+
+
+def fault(error: Exception, seconds: float) -> str:
+    """One of `FAULTS` in words; the library's own texts hold addresses of objects, and may hold the URL.
+
+    Args:
+        error: it.
+        seconds: the limit of the exchange.
+    """
+    match error:
+        case AnswerLimit():
+            return str(error)
+        case NameResolutionError():
+            return "its name does not resolve"
+        case NewConnectionError():  # before the time-out, which is its base class in the library
+            return "connection refused"
+        case ConnectTimeoutError() | ReadTimeoutError():
+            return f"no answer within {seconds:g} s"
+        case SSLError():
+            inner = error.args[0] if error.args else error
+            return f"TLS: {str(inner).partition(chr(10))[0][:200]}"
+        case UnicodeError() | ValueError():
+            return "it cannot be asked: the URL or the secret holds characters that HTTP does not take"
+        case _:
+            return f"connection broken ({type(error).__name__})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

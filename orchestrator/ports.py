@@ -246,6 +246,22 @@ class Journal(Protocol):
         ...
 
 
+class Surroundings(Protocol):
+    """What surrounds a run: messages and silences. It is beside the run, and raises nothing."""
+
+    def news(self) -> Sequence[Event]:
+        """Events about it since the last call, for the journal. Never waits."""
+        ...
+
+    def before_stop(self) -> None:
+        """Nodes are about to be stopped: wait at most two seconds, once for each wave."""
+        ...
+
+    def ended(self, state: RunState) -> None:
+        """The run has ended: wait, within a limit of its own, for what is under way."""
+        ...
+
+
 class Reporter(Protocol):
     """Shows a run: terminal, lines, JSON, notifications."""
 

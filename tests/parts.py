@@ -37,6 +37,10 @@ _RUNS: Final = ("orchestrator/engine", "orchestrator/runs", "orchestrator/runtim
 
 PARTS: Final = {
     "airflow": Part("tasks in a real Airflow", ("orchestrator/airflow",)),
+    "around": Part(
+        "silences in a real Alertmanager, and messages of a real run",
+        ("orchestrator/around", "orchestrator/runs"),
+    ),
     "gates": Part("gates on a real RabbitMQ and a real Prometheus", ("orchestrator/runtime",)),
     "generations": Part("restarts on one version of each generation of the servers", _ELASTICSEARCH),
     "hosts": Part("restarts of real hosts with systemd and sshd: under load, with faults, when due", _HOSTS),

@@ -33,6 +33,7 @@ COMMANDS: Final = (
     "serve",
     "init",
     "validate",
+    "notify",
     "rehearse",
     "tune",
     "diagnose",

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from orchestrator.config.around import METRICS, NOTIFY, SILENCE, MetricsSpec, NotifyTargets, SilenceSpec
 from orchestrator.config.faults import Faults, validate
 from orchestrator.config.hosts import (
     HostSettings,
@@ -123,6 +124,9 @@ class ClusterSpec(Spec):
     playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_PLAYBOOK)
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: HostsSpec = Field(default_factory=HostsSpec, description=_HOSTS)
+    notify: NotifyTargets = Field(default=(), description=NOTIFY)
+    silence: Unset[SilenceSpec] = Field(default=None, description=SILENCE)
+    metrics: Unset[MetricsSpec] = Field(default=None, description=METRICS)
 
     @model_validator(mode="after")
     def _both(self) -> Self:
@@ -152,6 +156,9 @@ class RiakClusterSpec(Spec):
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: RiakHostsSpec = Field(default_factory=RiakHostsSpec, description=_HOSTS)
     riak: RiakSpec = Field(default_factory=RiakSpec, description="Riak's own commands.")
+    notify: NotifyTargets = Field(default=(), description=NOTIFY)
+    silence: Unset[SilenceSpec] = Field(default=None, description=SILENCE)
+    metrics: Unset[MetricsSpec] = Field(default=None, description=METRICS)
 
 
 _NO_CLUSTER: Final = "not for `kind: hosts`: there is no cluster to reach"
@@ -163,7 +170,7 @@ class HostsFileSpec(Spec):
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("endpoints", "auth", "tls", "product", "version"), _NO_CLUSTER),
-        **dict.fromkeys(("playbook", "expect"), _NO_RESTART),
+        **dict.fromkeys(("playbook", "expect", "notify", "silence", "metrics"), _NO_RESTART),
         "zone_attribute": "not for `kind: hosts`: its zones are the groups of `hosts.names`",
         "riak": "only for `kind: riak`",
     }

@@ -46,7 +46,7 @@ LONGEST_VALUE: Final = 1000
 LONGEST_SECONDS: Final = 60.0
 """Of one answer: gates are read again while allocation is disabled, which should be short."""
 
-_SECRET_WORDS: Final = re.compile(r"token|secret|passw|api_?key|access_?key|signature", re.IGNORECASE)
+SECRET_WORDS: Final = re.compile(r"token|secret|passw|api_?key|access_?key|signature", re.IGNORECASE)
 
 
 def _check_url(url: str) -> str:
@@ -61,7 +61,7 @@ def _check_url(url: str) -> str:
         raise ValueError("must begin with http:// or https://")
     if not host or port == 0 or parts.fragment or re.search(r"[\s\x00-\x20\x7f]", url):
         raise ValueError("must be a URL such as http://mq:15672")
-    if any(_SECRET_WORDS.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True)):
+    if any(SECRET_WORDS.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise ValueError("must not hold a secret; `auth` or `bearer` is for it, by reference")
     return url
 
@@ -164,16 +164,16 @@ Matchers = Annotated[
 ]
 GateName = Annotated[Name, AfterValidator(_one_line)]
 _NAME: Final = "Name of the gate. Default: from its kind and its target."
-_AUTH: Final = "Reference to `user:password`, for basic authentication."
-_BEARER: Final = "Reference to a token, instead of `auth`."
-_CA: Final = "Trusted certificates. Default: those of the system."
+AUTH: Final = "Reference to `user:password`, for basic authentication."
+BEARER: Final = "Reference to a token, instead of `auth`."
+CA: Final = "Trusted certificates. Default: those of the system."
 
 
 class _HttpSpec(Spec):
     """The common keys of all gates that read a server."""
 
-    auth: Unset[Reference] = Field(default=None, description=_AUTH)
-    ca: Unset[Name] = Field(default=None, description=_CA)
+    auth: Unset[Reference] = Field(default=None, description=AUTH)
+    ca: Unset[Name] = Field(default=None, description=CA)
     strict: StrictBool = Field(default=True, description=STRICT)
     timeout: Timeout = Field(
         default=10.0, description="Limit for the whole answer. After it the gate counts as closed."
@@ -182,7 +182,7 @@ class _HttpSpec(Spec):
 
 
 class _BearerSpec(_HttpSpec):
-    bearer: Unset[Reference] = Field(default=None, description=_BEARER)
+    bearer: Unset[Reference] = Field(default=None, description=BEARER)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> _BearerSpec:
@@ -238,7 +238,7 @@ class HttpJsonSpec(_BearerSpec):
         return self
 
 
-class AlertmanagerSpec(_BearerSpec):
+class FiringAlertsSpec(_BearerSpec):
     """Open while no alert fires that matches. Alerts that fired when the run began do not count."""
 
     url: BaseUrl = Field(description="URL of the server.")
@@ -268,7 +268,7 @@ class CommandSpec(Spec):
     name: Unset[GateName] = Field(default=None, description=_NAME)
 
 
-_HttpGateSpec = RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | AlertmanagerSpec
+_HttpGateSpec = RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | FiringAlertsSpec
 _AnySpec = _HttpGateSpec | CommandSpec
 
 
@@ -278,7 +278,7 @@ class GateSpec(Spec):
     rabbitmq_queue: Unset[RabbitQueueSpec] = Field(default=None, description="Messages of a queue.")
     prometheus: Unset[PrometheusSpec] = Field(default=None, description="A metric.")
     http_json: Unset[HttpJsonSpec] = Field(default=None, description="A value that a server reports.")
-    alertmanager: Unset[AlertmanagerSpec] = Field(default=None, description="Alerts that fire.")
+    alertmanager: Unset[FiringAlertsSpec] = Field(default=None, description="Alerts that fire.")
     command: Unset[CommandSpec] = Field(default=None, description="A command's exit code.")
 
     @model_validator(mode="after")
@@ -321,7 +321,7 @@ def gates_in(specs: Sequence[GateSpec], folder: Path) -> tuple[Gate, ...]:
     gates = []
     for spec in specs:
         of_kind = spec.of_kind
-        name = of_kind.name or _free_name(_usual_name(of_kind), taken)
+        name = of_kind.name or free_name(_usual_name(of_kind), taken)
         taken.add(name)
         gates.append(_gate(of_kind, name, folder))
     return tuple(gates)
@@ -334,7 +334,7 @@ def secrets_in(specs: Sequence[GateSpec], folder: Path) -> Iterator[SecretRefere
         if isinstance(of_kind, CommandSpec):
             continue
         bearer = of_kind.bearer if isinstance(of_kind, _BearerSpec) else None
-        yield from (_absolute(one, folder) for one in (of_kind.auth, bearer) if one is not None)
+        yield from (absolute(one, folder) for one in (of_kind.auth, bearer) if one is not None)
 
 
 def secrets_of(policy: Policy) -> Iterator[SecretReference]:
@@ -350,7 +350,7 @@ def _usual_name(spec: _AnySpec) -> str:
             return f"rabbitmq_queue {queue}"
         case PrometheusSpec():
             return "prometheus"
-        case AlertmanagerSpec():
+        case FiringAlertsSpec():
             return "alertmanager"
         case HttpJsonSpec(path=path):
             return f"http_json {path}"
@@ -358,7 +358,7 @@ def _usual_name(spec: _AnySpec) -> str:
             return f"command {Path(run.split()[0] if run.split() else run).name}"
 
 
-def _free_name(usual: str, taken: set[str]) -> str:
+def free_name(usual: str, taken: set[str]) -> str:
     """The default name, with a number if another gate has it already."""
     name, number = usual, 1
     while name in taken:
@@ -377,7 +377,7 @@ def _gate(spec: _AnySpec, name: str, folder: Path) -> Gate:
         case PrometheusSpec(query=query):
             within = Within(minimum=spec.min, maximum=spec.max)
             return PrometheusGate(name=name, at=_access(spec, folder), query=query, within=within)
-        case AlertmanagerSpec(matchers=matchers, silenced=silenced, since=since):
+        case FiringAlertsSpec(matchers=matchers, silenced=silenced, since=since):
             at = _access(spec, folder)
             return AlertmanagerGate(name=name, at=at, matchers=matchers, silenced=silenced, since=since)
         case HttpJsonSpec(path=path):
@@ -396,21 +396,21 @@ def _access(spec: _HttpGateSpec, folder: Path) -> HttpAccess:
     return HttpAccess(
         url=spec.url,
         timeout=spec.timeout,
-        basic=str(_absolute(spec.auth, folder)) if spec.auth else None,
-        bearer=str(_absolute(bearer, folder)) if bearer else None,
-        ca=_at(spec.ca, folder) if spec.ca else None,
+        basic=str(absolute(spec.auth, folder)) if spec.auth else None,
+        bearer=str(absolute(bearer, folder)) if bearer else None,
+        ca=at_home(spec.ca, folder) if spec.ca else None,
         strict=spec.strict,
     )
 
 
-def _absolute(reference: SecretReference, folder: Path) -> SecretReference:
+def absolute(reference: SecretReference, folder: Path) -> SecretReference:
     """The reference with an absolute path, so that it can be resolved in any folder."""
     if reference.scheme is not Scheme.FILE:
         return reference
-    argument = _at(reference.argument, folder)
+    argument = at_home(reference.argument, folder)
     return SecretReference(scheme=reference.scheme, argument=argument, place=reference.place)
 
 
-def _at(path: str, folder: Path) -> str:
+def at_home(path: str, folder: Path) -> str:
     """A path from a file, made absolute; `~` stays, since another account may resume the run."""
     return path if path == "~" or path.startswith("~/") else str(folder / path)

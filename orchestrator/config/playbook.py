@@ -16,6 +16,17 @@ from pydantic import (
     Tag,
 )
 
+from orchestrator.config.around import (
+    NOTIFY,
+    Around,
+    NotifyTargets,
+    RunHook,
+    alertmanager_in,
+    hooks_in,
+    named_apart,
+    targets_in,
+)
+from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.faults import validate
 from orchestrator.config.gates import GatesSpec
 from orchestrator.config.management import (
@@ -226,7 +237,8 @@ class PlaybookSpec(Spec):
         + "those of the packages of Elasticsearch and OpenSearch, with `/etc/default`, `/etc/sysconfig` and"
         " drop-ins.",
     )
-    notify: Later = Field(default=None, description="Notifications.")
+    notify: NotifyTargets = Field(default=(), description=NOTIFY)
+    windows: Later = Field(default=None, description="Maintenance windows.")
 
 
 AnyPlaybookSpec: TypeAlias = PlaybookSpec | RiakPlaybookSpec
@@ -244,6 +256,22 @@ class Playbook:
     path: Path
     spec: AnyPlaybookSpec
     document: Document = field(repr=False)
+
+
+def around_in(cluster: ClusterFile, playbook: Playbook | None) -> Around:
+    """What surrounds a run, by its cluster file and its playbook."""
+    targets = targets_in(cluster.spec.notify, cluster.path.resolve().parent)
+    hooks: tuple[RunHook, ...] = ()
+    if playbook is not None:
+        folder = playbook.path.resolve().parent
+        targets += targets_in(playbook.spec.notify, folder)
+        hooks = hooks_in(playbook.spec.hooks, folder)
+    return Around(
+        targets=named_apart(targets),
+        hooks=hooks,
+        alertmanager=alertmanager_in(cluster.spec.silence, cluster.path.resolve().parent),
+        textfile=cluster.local_path(cluster.spec.metrics.textfile) if cluster.spec.metrics else None,
+    )
 
 
 def load_playbook(path: Path, *, name: str | None = None) -> Playbook:

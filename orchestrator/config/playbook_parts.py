@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt
 
+from orchestrator.config.around import RunHookSpec
 from orchestrator.config.spec import Duration, NodeCommandLine, Spec
 
 
@@ -50,3 +51,6 @@ class HooksSpec(Spec):
     before_stop: tuple[HookSpec, ...] = Field(default=(), description="Before the node is stopped.")
     while_stopped: tuple[HookSpec, ...] = Field(default=(), description="While its process is down.")
     after_recovery: tuple[HookSpec, ...] = Field(default=(), description="When its copies have recovered.")
+    run_started: tuple[RunHookSpec, ...] = Field(default=(), description="When a run starts or is resumed.")
+    run_held: tuple[RunHookSpec, ...] = Field(default=(), description="When predicates hold the run.")
+    run_ended: tuple[RunHookSpec, ...] = Field(default=(), description="When the run has ended.")

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
+from orchestrator.config.around import NOTIFY, NotifyTargets
 from orchestrator.config.gates import GatesSpec
 from orchestrator.config.management import (
     CONFIGURATION_MANAGEMENT,
@@ -114,4 +115,5 @@ class RiakPlaybookSpec(Spec):
         default=None,
         description=CONFIG_FILES + "those of Riak's package: `/etc/riak`, `/etc/default/riak`, drop-ins.",
     )
-    notify: Later = Field(default=None, description="Notifications.")
+    notify: NotifyTargets = Field(default=(), description=NOTIFY)
+    windows: Later = Field(default=None, description="Maintenance windows.")

@@ -46,7 +46,7 @@ PLAYBOOK_KEYS: Final = frozenset(
             "min_capacity",
             "min_started_copies",
         ),
-        *("management_units", "notify", "on_failure", "overlap_recovery"),
+        *("management_units", "windows", "on_failure", "overlap_recovery"),
         *("rebalance_while_running", "recovery_limits"),
         *("settle", "strategy", "transfer_limit", "tune", "upgrade", "zero_replica_indices"),
     }

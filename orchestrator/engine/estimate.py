@@ -16,6 +16,7 @@ from typing import Final
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
+from orchestrator.model.around_event import AroundEvent
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionSent,
@@ -114,14 +115,19 @@ def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]
     """The start and end of each pause between two attempts at a run."""
     return tuple(
         (before.at, record.at)
-        for before, record in pairwise(records)
+        for before, record in pairwise(one for one in records if not isinstance(one.event, AroundEvent))
         if isinstance(record.event, RunResumed | RestoreBegun)
     )
 
 
+def last_of_run(records: Sequence[Record]) -> Record:
+    """The last record of the run itself: what became of the messages about its end comes after it."""
+    return next((one for one in reversed(records) if not isinstance(one.event, AroundEvent)), records[-1])
+
+
 def seconds_of(records: Sequence[Record]) -> Seconds:
     """The duration of all attempts at a run, without the time between them."""
-    return records[-1].at - records[0].at - sum(end - start for start, end in idle_times(records))
+    return last_of_run(records).at - records[0].at - sum(end - start for start, end in idle_times(records))
 
 
 def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
@@ -203,7 +209,7 @@ def _off(records: Sequence[Record]) -> tuple[float, ...]:
 
     It is the error of the prediction before its correction: else a correction that is right would end itself.
     """
-    begun, last = records[0].event if records else None, records[-1].event if records else None
+    begun, last = (records[0].event, last_of_run(records).event) if records else (None, None)
     if not isinstance(begun, RunStarted) or not isinstance(last, RunFinished) or begun.indices:
         return ()
     forecast = begun.forecast

@@ -51,6 +51,7 @@ from orchestrator.model.action import (
     TuneHost,
     WriteSettings,
 )
+from orchestrator.model.around_event import Surrounding
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
 from orchestrator.model.gate_event import GATES_OPEN, AlertsAtStart, GateClosed, GateOpened, GatesPassed
@@ -210,6 +211,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             | GatesPassed()
             | TuningApplied()
             | TuningMissed()
+            | Surrounding()
         ):
             return state
         case _:

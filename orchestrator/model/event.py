@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from orchestrator.model.action import Action, Purpose
+from orchestrator.model.around_event import AroundEvent
 from orchestrator.model.cluster import Health, Incarnation, NodeName, require_address
 from orchestrator.model.gate_event import GateEvent
 from orchestrator.model.handoff_event import HandoffEvent
@@ -608,6 +609,7 @@ Event: TypeAlias = (
     | RunResumed
     | RestoreBegun
     | RunFinished
+    | AroundEvent
 )
 
 

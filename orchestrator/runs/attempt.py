@@ -12,8 +12,9 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.model.policy import Kind
+from orchestrator.model.policy import Kind, Policy
 from orchestrator.runs.connection import Connection, Process, RunJournal, Watched
+from orchestrator.runs.surroundings import surrounded
 from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.loop import Loop, Ports
@@ -50,10 +51,10 @@ class Attempt:
         return any(isinstance(event, RunStarted) and event.repairs is not None for event in self.first)
 
     @property
-    def kind(self) -> Kind:
-        """The cluster's kind."""
+    def policy(self) -> Policy:
+        """The policy of the run, also before its first events are committed."""
         begun = next((event for event in self.first if isinstance(event, RunStarted)), None)
-        return (begun or self.state.begun).policy.kind
+        return (begun or self.state.begun).policy
 
 
 def begin(attempt: Attempt) -> Sequence[Record]:
@@ -82,8 +83,10 @@ def drive(attempt: Attempt) -> RunState:
     listening = ListeningCluster(ports.cluster, process.clock.now)
     with ExitStack() as stack:
         enter = stack.enter_context
-        watched = Watched(kind=attempt.kind, past=attempt.past, seen=lambda: listening.seen)
+        watched = Watched(kind=attempt.policy.kind, past=attempt.past, seen=lambda: listening.seen)
         reporter = enter(process.reporter(watched))
+        around = surrounded(reporter, attempt.connection, attempt.policy, attempt.state.run, attempt.past)
+        reporter = around or reporter
         reporter.events(begin(attempt))
         state = attempt.state
         hosts = ports.hosts(state.begun.addresses, state.begun.data_paths)
@@ -101,7 +104,8 @@ def drive(attempt: Attempt) -> RunState:
                 listener=listener,
                 reporter=reporter,
                 gates=ports.gates(state.begun.policy.gates),
-                sample=no_samples if attempt.kind is Kind.RIAK else process.sampler(),
+                sample=no_samples if attempt.policy.kind is Kind.RIAK else process.sampler(),
+                around=around,
             ),
             asked=strongest(own, left),
             workers=process.workers,

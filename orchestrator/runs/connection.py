@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
+from orchestrator.around.ways import Told
+from orchestrator.config.around import Around
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
 from orchestrator.engine.situation import Decision
@@ -142,6 +144,14 @@ class ClusterPorts(Protocol):
 
     def gates(self, gates: Sequence[Gate]) -> GatePort:
         """The gates of a policy. Their secrets are resolved at the first reading."""
+        ...
+
+    def around(self, playbook: str) -> tuple[Around, Told] | None:
+        """What surrounds a run with the playbook of this name, from the files of today; None if nothing does.
+
+        Raises:
+            OrchestratorError: a file is wrong.
+        """
         ...
 
     def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:

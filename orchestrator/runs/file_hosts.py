@@ -167,6 +167,15 @@ def run_here(command: str, timeout: Seconds) -> Reading[Ran]:
     return Unknown(reason=done.reason)
 
 
+def run_with_input(command: str, given: str, timeout: Seconds) -> str | None:
+    """Run the command of a run's hook here, with this text on its standard input; why it failed, or None."""
+    done = LocalConnection().run(command, timeout=timeout, stdin=given, keep=_KEPT_OF_A_GATE)
+    if not isinstance(done, CommandResult):
+        return done.reason
+    said = f"{done.stdout} {done.stderr}".strip()
+    return f"exit code {done.exit}: {said}" if done.exit else None
+
+
 def host_changes(
     hosts: Hosts, nodes: Iterable[NodeName], files: Sequence[str], *, reboot: bool
 ) -> Mapping[NodeName, Reading[HostChanges]]:

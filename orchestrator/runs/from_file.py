@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from orchestrator.around.ways import Told
+from orchestrator.config.around import Around
 from orchestrator.config.cluster import (
     ClusterFile,
     ClusterSpec,
@@ -20,8 +22,8 @@ from orchestrator.config.cluster import (
     of_cluster,
 )
 from orchestrator.config.gates import secrets_in
-from orchestrator.config.lookup import Places, Wanted, find, standard_places
-from orchestrator.config.playbook import Playbook, load_playbook
+from orchestrator.config.lookup import Places, Wanted, find, is_path, standard_places
+from orchestrator.config.playbook import Playbook, around_in, load_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, expand, parse_reference
@@ -59,6 +61,7 @@ from orchestrator.runs.file_hosts import (
     machine_of,
     programs_of,
     run_here,
+    run_with_input,
     tls_of,
 )
 from orchestrator.runs.report import write_at_end
@@ -166,6 +169,7 @@ class FilePorts:
         self._hosts: Hosts | None = None
         self._gates: Gates | None = None
         self._data: DataPaths = {}
+        self._books: dict[str, Playbook] = {}
         self.owed: Callable[[NodeName], Collection[str]] = lambda _node: ()
 
     @cached_property
@@ -241,6 +245,7 @@ class FilePorts:
         file = self._of_cluster
         book = self._files.playbook(playbook or file.spec.playbook)
         require_playbook(file, book)
+        self._books[book.name] = book
         wanted = profile_wanted(file, book, overrides)
         tuning = self._files.tuning_profile(wanted) if wanted else None
 
@@ -258,6 +263,42 @@ class FilePorts:
         build(None)  # a wrong flag is reported before the cluster is read
         secrets = secrets_in(book.spec.gates, book.path.resolve().parent)
         return PolicySource(build=build, secrets=tuple(secrets))
+
+    def around(self, playbook: str) -> tuple[Around, Told] | None:
+        """What surrounds a run with the playbook of this name, from the files of today; None if nothing does.
+
+        Raises:
+            UsageError: the file has no cluster.
+        """
+        around = around_in(self._of_cluster, self._book(playbook))
+        if around.empty:
+            return None
+        return around, self.told
+
+    @property
+    def told(self) -> Told:
+        """What messages about this cluster need of the program."""
+        return Told(
+            resolve=lambda reference: self.resolver.resolve(reference).reveal(),
+            learn=self.redact.learn,
+            redact=self.redact,
+            run_command=run_with_input,
+            cluster=self.name,
+            run="",
+        )
+
+    def _book(self, name: str) -> Playbook | None:
+        """The playbook of a run: as it was read for it, else that of the cluster file, or of this name."""
+        own = self._of_cluster.spec.playbook
+        for wanted in (own, *([] if is_path(name) else [name])):
+            if name in self._books:
+                break
+            with suppress(ConfigError):
+                book = self._files.playbook(wanted)
+                self._books[book.name] = book
+        if name not in self._books:
+            self._files.warn(f"there is no playbook {name} any more: its `notify` and run hooks are not used")
+        return self._books.get(name)
 
     def tuning_profile(self, named: str | None) -> TuningProfile:
         """The wanted tuning profile: the named one, the playbook's, or that of the cluster's kind.

@@ -32,6 +32,7 @@ from orchestrator.runs.due import nothing_due, only_due, only_to_upgrade
 from orchestrator.runs.files import SavedPlan
 from orchestrator.runs.find_run import Wanted, candidates, past_times
 from orchestrator.runs.selection import require_cluster, require_zones, start_of
+from orchestrator.runs.surroundings import require_surroundings
 from orchestrator.runs.takeover import release_dead, restore_others, run_from_start
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
@@ -233,6 +234,7 @@ def prepare(connection: Connection, source: PolicySource, *, restarts: bool = Tr
         OrchestratorError: flags, secrets, cluster, zones or selection are wrong.
     """
     connection.ports.require_secrets(source.secrets)
+    require_surroundings(connection, source.build(None).playbook)
     prepared, settings = _prepared(connection, source, restarts=restarts)
     _warn_of_endpoints(connection)
     if restarts:
@@ -252,6 +254,7 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
     if (changed := saved.access_differs(ports.access(saved.nodes))) is not None:
         raise _mismatch(ports.name, changed)
     ports.require_secrets(secrets_of(saved.policy))
+    require_surroundings(connection, saved.policy.playbook)
     view, settings = _first_reading(connection)
     if unknown := [name for name in saved.nodes if name not in {node.name for node in view.nodes}]:
         raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")

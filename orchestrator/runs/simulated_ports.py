@@ -290,6 +290,10 @@ class SimulatedPorts:
         add_gates(self._world, gates)
         return self.simulation.gates
 
+    def around(self, playbook: str) -> None:
+        """Nothing surrounds a rehearsal."""
+        del playbook
+
     def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
         """The program's policy; playbook and overrides are ignored."""
         del playbook, overrides

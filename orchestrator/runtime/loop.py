@@ -26,7 +26,7 @@ from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import DeposedError, JournalError
 from orchestrator.merging import decide
-from orchestrator.model.action import Action, Done, action_name, action_target
+from orchestrator.model.action import Action, Done, RebootHost, StopNode, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionFailed,
@@ -52,6 +52,7 @@ from orchestrator.ports import (
     LeaseKeeper,
     Listener,
     Reporter,
+    Surroundings,
 )
 from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.executor import Executor, VerbDefect
@@ -76,6 +77,7 @@ class Ports:
     Attributes:
         gates: None if the playbook has no gates; if it has some, they count as closed.
         sample: records readings for the report.
+        around: None if nothing surrounds the run.
     """
 
     cluster: ClusterPort
@@ -87,6 +89,7 @@ class Ports:
     reporter: Reporter
     gates: GatePort | None = None
     sample: Sampling = no_samples
+    around: Surroundings | None = None
 
 
 class Loop:
@@ -148,6 +151,9 @@ class Loop:
                 if not self._ended():
                     sent |= self._survive(defect, again=len(defects) > 1)
         self._catch_up()
+        if self._ports.around is not None:
+            self._ports.around.ended(self.state)
+            self._heed_surroundings()
         if defects:
             defects[0].add_note(self._note_of_defect(sent))
         if self.state.outcome is not None:
@@ -285,7 +291,13 @@ class Loop:
         if self._asked_more():
             request, by = self._asked()
             self._write([Requested(request=request, by=by)])
+        self._heed_surroundings()
         self._heed_lease(self._ports.lease.view())
+
+    def _heed_surroundings(self) -> None:
+        news = self._ports.around.news() if self._ports.around is not None else ()
+        if news:
+            self._write(news)
 
     def _heed_refusals(self, news: Sequence[Event]) -> None:
         if news:
@@ -412,6 +424,8 @@ class Loop:
             self._ports.reporter.events(records)
 
     def _act(self, actions: Sequence[Action]) -> None:
+        if self._ports.around is not None and any(isinstance(one, StopNode | RebootHost) for one in actions):
+            self._ports.around.before_stop()
         kept = self._barred(actions)
         if kept:
             passes = self.state.process.deposed is None

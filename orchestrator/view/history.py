@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.engine.estimate import seconds_of, whole_turns
+from orchestrator.engine.estimate import last_of_run, seconds_of, whole_turns
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
@@ -93,7 +93,7 @@ def past_run(
     begun = next((one for one in records if isinstance(one.event, RunStarted)), None)
     if begun is None or not isinstance(begun.event, RunStarted):
         return None
-    last = records[-1].event
+    last = last_of_run(records).event
     ended = last if isinstance(last, RunFinished) else None
     forecast = begun.event.forecast
     return PastRun(

@@ -29,6 +29,7 @@ from rich.text import Text
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
+from orchestrator.model.around_event import Notified, NotNotified, SilenceRenewed
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
@@ -109,7 +110,7 @@ def scrolls(event: Event) -> bool:
             return bool(why) or to == NodePhase.REJOINED.value
         case AlertsAtStart(alerts=alerts):
             return bool(alerts)
-        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits():
+        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits() | Notified() | SilenceRenewed():
             return False
         case _:
             return True
@@ -124,7 +125,7 @@ def tone(event: Event) -> str:
             return "bold red" if left else "yellow"
         case Hold() | GateClosed() | StandingDown() | Requested():
             return "yellow"
-        case TuningMissed() | MergeWarned() | NotHastened() | FellSilent() | AccessRefused():
+        case TuningMissed() | MergeWarned() | NotHastened() | FellSilent() | AccessRefused() | NotNotified():
             return "yellow"
         case NodeRecovered() | WaveFinished() | IndexMerged() | GateOpened():
             return "green"

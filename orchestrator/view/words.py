@@ -10,6 +10,14 @@ from typing import TypeAlias, assert_never
 
 from orchestrator.engine.kinds.riak.waiting import in_words
 from orchestrator.model import event as ev
+from orchestrator.model.around_event import (
+    AroundEvent,
+    Notified,
+    NotNotified,
+    SilenceCreated,
+    SilenceEnded,
+    SilenceRenewed,
+)
 from orchestrator.model.event import Event, Hold
 from orchestrator.model.gate_event import AlertsAtStart, GateClosed, GateEvent, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import HandoffEvent, HandoffLeftWaiting, HandoffWaits, NotHastened
@@ -40,7 +48,7 @@ from orchestrator.view.phrases import (
     product,
     request_sentence,
 )
-from orchestrator.view.text import counted, duration, listed, setting, size
+from orchestrator.view.text import clock_time, counted, duration, listed, setting, size
 from orchestrator.view.upgrade_words import upgrade_sentence
 
 _Frame: TypeAlias = (
@@ -75,7 +83,7 @@ _Step: TypeAlias = (
 
 _Act: TypeAlias = ev.ActionSent | ev.ActionConfirmed | ev.ActionFailed
 
-_Meeting: TypeAlias = Hold | ev.HoldsCleared | ev.Rescued | ev.SecondFailure | TuningEvent
+_Meeting: TypeAlias = Hold | ev.HoldsCleared | ev.Rescued | ev.SecondFailure | TuningEvent | AroundEvent
 
 _Sight: TypeAlias = (
     ev.TakenDown
@@ -383,6 +391,18 @@ def _meeting(event: _Meeting) -> str:
             return f"{node}: {what} ({on_failure.value}): {one_line(why)}"
         case ev.SecondFailure(what=what):
             return f"second failure: {one_line(what)}; nodes are started, allocation is restored, no new wave"
+        case Notified(target=target, on=on):
+            return f"message sent to {one_line(target)}: {on}"
+        case NotNotified(target=target, on=on, why=why):
+            return f"message not sent to {one_line(target)}: {on}: {one_line(why)}"
+        case SilenceCreated(wave=wave, matchers=matchers, until=until):
+            return (
+                f"wave {wave}: alerts silenced until {clock_time(until)} unless renewed: {one_line(matchers)}"
+            )
+        case SilenceRenewed(wave=wave, until=until):
+            return f"wave {wave}: alerts silenced until {clock_time(until)}"
+        case SilenceEnded(wave=wave, until=until, why=why):
+            return f"wave {wave}: alerts no longer silenced from {clock_time(until)} on: {one_line(why)}"
         case _:
             assert_never(event)
 

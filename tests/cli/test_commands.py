@@ -25,9 +25,10 @@ from tests.cli.runs import RUN, ended_run, entry
 
 COMMANDS = (
     *("restart", "upgrade", "post-bulk-index", "force-merge", "plan", "apply", "resume", "restore", "pause"),
-    *("stop", "status", "history", "report", "serve", "init", "validate", "rehearse", "tune", "diagnose", "explain"),
+    *("stop", "status", "history", "report", "serve", "init", "notify", "validate", "rehearse", "tune"),
+    *("diagnose", "explain"),
 )
-LEAVES = (*(set(COMMANDS) - {"tune"}), "tune check", "tune apply", "tune revert")
+LEAVES = (*(set(COMMANDS) - {"tune", "notify"}), "tune check", "tune apply", "tune revert", "notify test")
 NAMING_A_CLUSTER = set(LEAVES) - {"apply", "explain"}
 CHANGING = {
     *("restart", "post-bulk-index", "force-merge", "apply", "resume", "restore", "pause", "stop"),
@@ -58,7 +59,8 @@ def test_the_script_alone_shows_commands_and_its_version(console: Console) -> No
     for command in COMMANDS:
         assert f"\n  {command} " in said.out
     assert console.run("--version").out == f"orchestrate {version('orchestrator')}\n"
-    assert console.run("tune").out == console.run("tune", "--help").out
+    for group in ("tune", "notify"):
+        assert console.run(group).out == console.run(group, "--help").out
     narrow = replace(console, environment={"COLUMNS": "80"}).run("--help").out.strip().splitlines()
     assert narrow[0].startswith("Usage: ")
     assert [line for line in narrow[1:] if line.endswith("...")] == [], "no summary of a command is cut"

@@ -43,6 +43,7 @@ MOST_MODULES = 300
 HELP = {"--version": "orchestrate ", "--help": "post-bulk-index"}
 HELP |= {f"{command} --help": f"Usage: orchestrate {command}" for command in COMMANDS}
 HELP |= {f"tune {each.name} --help": "--cluster" for each in tune.registered_commands}
+HELP |= {"notify test --help": "--cluster"}
 TABS = {
     "res": "restart",
     "restart --cl": "--cluster",

@@ -30,6 +30,7 @@ EXPLAINED = {
     "hosts/tunables/own_files.py",  # written into files on hosts
     "hosts/tuning/boot_files.py",
     "hosts/undoing.py",  # within the output of `tune revert`
+    "around/silence.py",  # the comment of a silence
     "runs/drafting.py",  # written into cluster files
     "runs/files.py",
     "airflow/attempt.py",  # names a command that was run

@@ -9,8 +9,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, assert_never
 
+from orchestrator.around.silence import call
+from orchestrator.around.ways import require_usable
+from orchestrator.around.web import NotSent
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
+from orchestrator.config.around import Around
 from orchestrator.config.cluster import (
     AnyClusterSpec,
     ClusterSpec,
@@ -20,7 +24,7 @@ from orchestrator.config.cluster import (
     of_cluster,
 )
 from orchestrator.config.gates import gates_in, secrets_in
-from orchestrator.config.playbook import PlaybookSpec
+from orchestrator.config.playbook import PlaybookSpec, around_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.engine.gates import judged
@@ -82,19 +86,20 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     if book.spec.tune:
         require_kind(file, context.files.tuning_profile(book.spec.tune))
     files = f"{file.path} and its playbook{' and tuning profile' if book.spec.tune else ''} are sound"
-    ports = context.ports(file)
+    ports, around = context.ports(file), around_in(file, book)
     folder = book.path.resolve().parent
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
+        require_usable(around, ports.told)
         gates = gates_in(book.spec.gates, folder)
-        secrets = ports.secret_files(secrets_in(book.spec.gates, folder))
+        secrets = ports.secret_files((*secrets_in(book.spec.gates, folder), *around.references))
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
         sound = Check(subject="config", point="files", good=True, message=files)
         accepted = book.spec.accept.not_returning if isinstance(book.spec, PlaybookSpec) else ()
         checks = _checks(
             ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accepted=accepted
         )
-        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates))
+        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _silences(around, ports))
         return int(_report(every, context, before="a restart"))
     finally:
         ports.close()
@@ -407,6 +412,21 @@ def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
         else:
             how = "open" if view.open else "closed"
             yield Check(subject="gate", point=name, good=True, message=f"{how}: {view.evidence}")
+
+
+def _silences(around: Around, ports: FilePorts) -> Iterator[Check]:
+    """Ask the Alertmanager in which alerts are silenced, if there is one."""
+    if around.alertmanager is None:
+        return
+    try:
+        call(around.alertmanager, ports.told, "GET", "silences")
+    except NotSent as error:
+        why = ports.redact(str(error))
+        message = f"{around.alertmanager.name}: {why}; a run would not silence alerts"
+        yield Check(subject="silence", point="alertmanager", good=False, message=message)
+    else:
+        message = f"{around.alertmanager.name} answers"
+        yield Check(subject="silence", point="alertmanager", good=True, message=message)
 
 
 def _say(check: Check, context: Context) -> None:

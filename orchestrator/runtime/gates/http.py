@@ -11,16 +11,9 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    NameResolutionError,
-    NewConnectionError,
-    ReadTimeoutError,
-    SSLError,
-)
+from urllib3.exceptions import SSLError
 
-from orchestrator.bounded_http import Answered, AnswerLimit, Bounds, bounded, exchange
+from orchestrator.bounded_http import FAULTS, Answered, Bounds, bounded, exchange, fault
 from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.tls import broken, refused_form, tls_context
@@ -88,7 +81,7 @@ class HttpGet:
                 bounds=Bounds(connect=limit, silence=limit, whole=limit, answer_bytes=self.most_bytes),
                 now=self.clock,
             )
-        except (HTTPError, OSError, ValueError, AnswerLimit) as error:
+        except FAULTS as error:
             return Unknown(reason=f"{where}: {_fault(error, self.access)}")
         return self._body(answered, where)
 
@@ -150,27 +143,8 @@ def _denied(access: HttpAccess) -> str:
 
 
 def _fault(error: Exception, access: HttpAccess) -> str:
-    """The failure in words; the library's own texts hold addresses of objects."""
-    match error:
-        case AnswerLimit():
-            return str(error)
-        case NameResolutionError():
-            return "its name does not resolve"
-        case NewConnectionError():  # before the time-out, which is its base class in the library
-            return "connection refused"
-        case ConnectTimeoutError() | ReadTimeoutError():
-            return f"no answer within {access.timeout:g} s"
-        case SSLError():
-            form = refused_form(error, strict=access.strict)
-            if form is None:
-                return f"TLS: {_first_line(error)}"
-            return f"TLS: a certificate {broken(form)}: issue a new one, or set the gate's `strict: false`"
-        case UnicodeError() | ValueError():
-            return "it cannot be asked: the URL or the secret holds characters that HTTP does not take"
-        case _:
-            return f"connection broken ({type(error).__name__})"
-
-
-def _first_line(error: Exception) -> str:
-    inner = error.args[0] if error.args else error
-    return str(inner).partition("\n")[0][:200]
+    """The failure in words."""
+    form = refused_form(error, strict=access.strict) if isinstance(error, SSLError) else None
+    if form is None:
+        return fault(error, access.timeout)
+    return f"TLS: a certificate {broken(form)}: issue a new one, or set the gate's `strict: false`"

@@ -101,8 +101,8 @@ def test_all_faults_of_a_file_are_named_in_the_order_of_lines() -> None:
     assert said[0] == "f.yml:4: expect.nodes: must be at least 1"
     assert said[1].startswith("f.yml:5: unknown key; known: kind, name")
     assert said[2:] == ["f.yml:7: hosts.port: must be a whole number"]
-    later = refusal(playbook, BOOK + "notify: []\nflush: 1\n")
-    assert later == "f.yml:2: notify: not in this version\nf.yml:3: flush: must be true or false"
+    later = refusal(playbook, BOOK + "windows: []\nflush: 1\n")
+    assert later == "f.yml:2: windows: not in this version\nf.yml:3: flush: must be true or false"
     tunables = refusal(profile, "applies_to: x\nsettings:\n  nope: 1\n  numad: bad\n").splitlines()
     assert tunables[0].startswith("f.yml:3: settings: unknown tunable")
     assert tunables[1] == "f.yml:4: settings.numad: must not be that"

@@ -34,7 +34,8 @@ def test_the_keys_of_a_playbook_are_those_that_no_other_file_has() -> None:
     others = {*ClusterSpec.model_fields, *RiakClusterSpec.model_fields, *TuningSpec.model_fields}
     books = {*PlaybookSpec.model_fields, *RiakPlaybookSpec.model_fields} - {"kind"}
     assert (books - others) | {"on_failure"} == PLAYBOOK_KEYS
-    assert others & books == {"on_failure"}, "a tuning profile has it too, and `applies_to` beside it"
+    shared = {"notify", "on_failure"}
+    assert others & books == shared, "of a cluster file, and of a tuning profile with `applies_to` beside it"
 
 
 @pytest.mark.parametrize(("kind", "paths"), SHIPPED.items())

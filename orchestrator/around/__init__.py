@@ -1,0 +1,1 @@
+"""What surrounds a run: readers of its public events. Beside it, and lost rather than waited for."""

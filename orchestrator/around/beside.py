@@ -1,0 +1,135 @@
+"""Everything that surrounds one attempt at a run, as one value. Only `before_stop` and `end` wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from orchestrator.around.metrics import Figures, Textfile
+from orchestrator.around.outbox import SEND_SECONDS, Outbox, Send
+from orchestrator.around.silence import Silences
+from orchestrator.around.story import Message, Seen, Story, last_attempt, sent_already
+from orchestrator.around.ways import Told, runs, sends
+from orchestrator.config.around import Around, On, RunHook, Target
+
+END_SECONDS: Final = 15.0
+"""What is under way when the run has ended is waited for so long in all, or as long as a hook may take."""
+_STILL_TRUE: Final = (On.STARTED, On.FAILED)
+"""Messages of a killed attempt that `resume` sends if their fate is not in the journal."""
+
+
+class Beside:
+    """What surrounds one attempt.
+
+    Args:
+        around: from the files of the run.
+        told: what messages need of the program.
+        past: the public events of earlier attempts.
+        last_success: when a run of the cluster was last done; None if that is not known.
+        duration: seconds in words.
+        now: the run's clock, in seconds since the epoch; `clock`: monotonic.
+    """
+
+    def __init__(
+        self,
+        around: Around,
+        told: Told,
+        past: Sequence[Seen],
+        *,
+        duration: Callable[[float], str],
+        now: Callable[[], float],
+        last_success: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock, self._news = clock, SimpleQueue[Mapping[str, object]]()
+        ways: list[tuple[Target | RunHook, float, Send]] = [
+            (one, SEND_SECONDS, sends(one, told)) for one in around.targets
+        ]
+        ways += [(one, one.timeout, runs(one, told)) for one in around.hooks]
+        self._end_seconds = max([END_SECONDS, *(hook.timeout + 1 for hook in around.hooks)])
+        self._each: list[tuple[Story, Outbox]] = []
+        known = sent_already(past)
+        for one, seconds, send in ways:
+            story = Story(one.on, one.after, duration)
+            outbox = Outbox(one.name, send, self._news.put, seconds=seconds, clock=clock)
+            self._each.append((story, outbox))
+            for message in _unsent(story, one.name, past, known):
+                outbox.put(message)
+
+        self._silences: Silences | None = None
+        if around.alertmanager is not None:
+            self._silences = Silences(around.alertmanager, told, self._news.put, past, now=now, clock=clock)
+
+        self._metrics: Textfile | None = None
+        if around.textfile is not None:
+            figures = Figures(told.cluster, last_success)
+            record = self._news.put
+            self._metrics = Textfile(around.textfile, figures, told, record, past, now=now, clock=clock)
+
+    def seen(self, batch: Sequence[Seen]) -> None:
+        """These events were committed together."""
+        if self._metrics is not None:
+            self._metrics.see(batch)
+        if self._silences is not None:
+            self._silences.see(batch)
+        for story, outbox in self._each:
+            _put(outbox, story.of(batch))
+
+    def before_stop(self) -> None:
+        """A wave is about to be stopped: wait a little for its silence."""
+        if self._silences is not None:
+            self._silences.wait()
+
+    def waiting(self, now: float, waiting: Mapping[str, Any]) -> None:
+        """What the run waits for now; holds may have lasted long enough to be reported."""
+        if self._metrics is not None:
+            self._metrics.wait_for(waiting)
+        for story, outbox in self._each:
+            _put(outbox, story.due(now))
+
+    def news(self) -> list[Mapping[str, object]]:
+        """Events for the journal, since the last call."""
+        found: list[Mapping[str, object]] = []
+        while True:
+            try:
+                found.append(self._news.get_nowait())
+            except Empty:
+                return found
+
+    def end(self, text: str) -> None:
+        """The run has ended, with this summary: finish what can be finished within one deadline."""
+        until = self._clock() + self._end_seconds
+        if self._silences is not None:
+            self._silences.close(until)
+        if self._metrics is not None:
+            self._metrics.close(until)
+        for story, outbox in self._each:
+            _put(outbox, story.end(text))
+            outbox.close(until)
+        for _, outbox in self._each:
+            outbox.join()
+        if self._silences is not None:
+            self._silences.join()
+        if self._metrics is not None:
+            self._metrics.join()
+
+
+def _put(outbox: Outbox, messages: Sequence[Message]) -> None:
+    for message in messages:
+        outbox.put(message)
+
+
+def _unsent(story: Story, name: str, past: Sequence[Seen], known: set[tuple[str, str, int]]) -> list[Message]:
+    """What an attempt that was killed has perhaps not sent. What else it had to say is over."""
+    last = {int(seen.line["sequence"]) for seen in last_attempt(past)}
+
+    def fresh(message: Message) -> bool:
+        known_by = (name, str(message.on), message.of)
+        return message.on in _STILL_TRUE and message.of in last and known_by not in known
+
+    batches = (list(batch) for _, batch in groupby(past, key=attrgetter("at")))
+    return [*filter(fresh, chain.from_iterable(map(story.of, batches)))]

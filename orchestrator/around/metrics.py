@@ -1,0 +1,274 @@
+"""The metrics of a run, in a file for node_exporter's textfile collector. It is written whole or not at all.
+
+`Figures` is a fold of the run's public events, without I/O. A killed program leaves a file that says
+`running` and is not written any more: `orchestrate_updated_timestamp_seconds` shows that.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any, Final
+
+from orchestrator.around.story import Seen
+from orchestrator.around.ways import Told
+from orchestrator.untrusted import one_line
+
+BEAT_SECONDS: Final = 15.0
+"""The file is written at least so often; Prometheus reads it about as often."""
+_PAUSE_SECONDS: Final = 1.0
+"""And at most so often."""
+
+OUTCOMES: Final = (
+    *("running", "done", "held", "failed", "interrupted", "paused", "not_restored", "restored", "deposed"),
+)
+NODE_PHASES: Final = (
+    *("pending", "stopping", "stopped", "starting", "rejoined", "recovered", "failed", "skipped"),
+)
+_GATE: Final = "gates_open"
+
+Sample = tuple[Mapping[str, str], float]
+
+
+class Figures:
+    """What a run has done so far: a fold.
+
+    Args:
+        cluster: its name, a label of every sample.
+        last_success: when a run of the cluster was last done; None if that is not known.
+    """
+
+    def __init__(self, cluster: str, last_success: float | None) -> None:
+        self._cluster, self._last_success = cluster, last_success
+        self._run, self._outcome = "", "running"
+        self._started = self._attempt = 0.0
+        self._seconds: float | None = None
+        self._nodes: dict[str, str] = {}
+        self._wave = self._waves = 0
+        self._bytes = Counter[str]()
+        self._holds: dict[tuple[str, str], None] = {}
+        self._held_since: float | None = None
+        self._held = 0.0
+        self._waiting: Mapping[str, Any] = {}
+        self._waiting_at = 0.0
+
+    def see(self, seen: Seen) -> None:
+        """One more event."""
+        line, at = seen.line, seen.at
+        match seen.event:
+            case "run_started":
+                self._run, self._started, self._attempt = str(line["run"]), at, at
+                self._nodes = dict.fromkeys(line["nodes"], "pending")
+                self._waves = len(line["planned"])
+            case "run_resumed" | "restore_begun":
+                self._outcome, self._attempt, self._seconds = "running", at, None
+                self._clear(at)
+            case "wave_started":
+                self._wave = int(line["wave"]["number"])
+            case "phase_entered" if line.get("node") is not None:
+                self._nodes[str(line["node"])] = str(line["to"])
+            case "phase_entered":
+                self._clear(at)
+            case "node_recovered":
+                for kind in ("reused", "copied"):
+                    self._bytes[kind] += int(line.get(f"bytes_{kind}") or 0)
+            case "hold":
+                self._hold(at, str(line["predicate"]), str(line["subject"]))
+            case "gate_closed":
+                self._hold(at, _GATE, str(line["gate"]))
+            case "gate_opened":
+                self._holds.pop((_GATE, str(line["gate"])), None)
+                self._cleared(at)
+            case "holds_cleared":
+                self._holds = {key: None for key in self._holds if line.get("but_gates") and key[0] == _GATE}
+                self._cleared(at)
+            case "run_finished":
+                self._clear(at)
+                self._outcome, self._seconds, self._waiting = str(line["outcome"]), float(line["seconds"]), {}
+                if self._outcome == "done":
+                    self._last_success = at
+            case _:
+                pass
+
+    def wait_for(self, waiting: Mapping[str, Any], now: float) -> None:
+        """What the run waits for now, as in the event `waiting`; empty for nothing."""
+        self._waiting, self._waiting_at = waiting, now
+
+    def text(self, now: float) -> str:
+        """All of it, in the text format of Prometheus."""
+        seconds = now - self._attempt if self._seconds is None else self._seconds
+        held = self._held + (0.0 if self._held_since is None else now - self._held_since)
+        nodes = Counter(self._nodes.values())
+        families: list[tuple[str, str, Iterable[Sample]]] = [
+            ("run_info", "The last run of the cluster.", [({"run": self._run}, 1)]),
+            (
+                "run_outcome",
+                "1 for the outcome of the last run, or for running.",
+                [({"outcome": one}, float(one == self._outcome)) for one in OUTCOMES],
+            ),
+            (
+                "run_nodes",
+                "Nodes of the last run by phase.",
+                [({"phase": one}, nodes[one]) for one in NODE_PHASES],
+            ),
+            ("run_start_timestamp_seconds", "When the last run began.", [({}, self._started)]),
+            ("run_seconds", "Duration of the last attempt at it.", [({}, seconds)]),
+            ("run_wave", "Number of its latest wave.", [({}, self._wave)]),
+            ("run_waves_planned", "Waves of its plan; 0 without a plan.", [({}, self._waves)]),
+            (
+                "run_bytes",
+                "Bytes of the copies that recovered, by how.",
+                [({"how": one}, self._bytes[one]) for one in ("copied", "reused")],
+            ),
+            ("run_holds", "Predicates and gates that hold it now.", [({}, len(self._holds))]),
+            ("run_held_seconds", "How long it was held in all.", [({}, held)]),
+            ("run_waiting_seconds", "How long it has waited, by phase and predicate.", self._waits(now)),
+            ("updated_timestamp_seconds", "When this file was written.", [({}, now)]),
+        ]
+        if self._last_success is not None:
+            done: list[Sample] = [({}, self._last_success)]
+            families.append(("last_success_timestamp_seconds", "When a run was last done.", done))
+        return "".join(
+            line for name, meaning, samples in families for line in self._family(name, meaning, samples)
+        )
+
+    def _waits(self, now: float) -> list[Sample]:
+        if not self._waiting:
+            return []
+        seconds = float(self._waiting["seconds"]) + now - self._waiting_at
+        predicates = {str(hold["predicate"]) for hold in self._waiting["holds"]} or {""}
+        phase = str(self._waiting["phase"])
+        return [({"phase": phase, "predicate": one}, seconds) for one in sorted(predicates)]
+
+    def _family(self, name: str, meaning: str, samples: Iterable[Sample]) -> Iterable[str]:
+        name = f"orchestrate_{name}"
+        yield f"# HELP {name} {meaning}\n# TYPE {name} gauge\n"
+        for labels, value in samples:
+            named = {"cluster": self._cluster, **labels}
+            pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in named.items())
+            yield f"{name}{{{pairs}}} {value:.17g}\n"
+
+    def _hold(self, at: float, predicate: str, subject: str) -> None:
+        self._holds[predicate, subject] = None
+        self._held_since = at if self._held_since is None else self._held_since
+
+    def _clear(self, at: float) -> None:
+        self._holds = {}
+        self._cleared(at)
+
+    def _cleared(self, at: float) -> None:
+        if not self._holds and self._held_since is not None:
+            self._held += max(0.0, at - self._held_since)
+            self._held_since = None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file, readable for all accounts: node_exporter has one of its own.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    number, beside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            os.fchmod(stream.fileno(), 0o644)
+        Path(beside).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(beside).unlink()
+        raise
+
+
+class Textfile:
+    """Writes the metrics of a run from a thread, which may hang with the file system.
+
+    Args:
+        path: of the file.
+        figures: of the run.
+        told: redaction.
+        record: takes events for the journal.
+        past: public events of earlier attempts.
+        now: the run's clock; `clock`: monotonic.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        figures: Figures,
+        told: Told,
+        record: Callable[[Mapping[str, object]], None],
+        past: Sequence[Seen],
+        *,
+        now: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path, self._figures, self._told, self._record = path, figures, told, record
+        self._now, self._clock = now, clock
+        self._changed, self._dirty, self._failed = Condition(), False, False
+        self._last = 0
+        self._until: float | None = None
+        self._thread: Thread | None = None
+        for seen in past:
+            figures.see(seen)
+
+    def see(self, batch: Sequence[Seen]) -> None:
+        """These events were committed together."""
+        with self._changed:
+            for seen in batch:
+                self._figures.see(seen)
+                self._last = int(seen.line["sequence"])
+            self._dirty = True
+            self._changed.notify()
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="metrics", daemon=True)
+            self._thread.start()
+
+    def wait_for(self, waiting: Mapping[str, Any]) -> None:
+        """What the run waits for now; the next beat writes it."""
+        with self._changed:
+            self._figures.wait_for(waiting, self._now())
+
+    def close(self, until: float) -> None:
+        """No event follows: write it once more, until this moment of the monotonic clock."""
+        with self._changed:
+            self._until = until
+            self._changed.notify()
+
+    def join(self) -> None:
+        """Wait for that."""
+        if self._thread is not None and self._until is not None:
+            self._thread.join(max(0.0, self._until - self._clock()))
+
+    def _work(self) -> None:
+        closing = False
+        while not closing:
+            with self._changed:
+                self._changed.wait_for(lambda: self._dirty or self._until is not None, timeout=BEAT_SECONDS)
+                closing, self._dirty = self._until is not None, False
+                text = self._figures.text(self._now())
+            self._write(text)
+            with self._changed:
+                self._changed.wait_for(lambda: self._until is not None, timeout=_PAUSE_SECONDS)
+
+    def _write(self, text: str) -> None:
+        try:
+            write_whole(self._path, self._told.redact(text))
+        except OSError as error:
+            if not self._failed:
+                self._failed = True
+                why = one_line(f"{self._path}: {error.strerror or type(error).__name__}")
+                about = {"target": "textfile", "on": "metrics", "of": self._last, "why": why}
+                self._record({"event": "not_notified", **about})
+        else:
+            self._failed = False

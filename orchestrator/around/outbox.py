@@ -1,0 +1,140 @@
+"""Messages to one target, sent one after the other by a thread beside the run."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from threading import Condition, Thread
+from typing import Final
+
+from orchestrator.around.story import ENDS, Message
+from orchestrator.around.web import NotSent
+
+MOST_WAITING: Final = 50
+"""Messages that wait for a slow target. One more is lost."""
+MOST_IN_A_WHILE: Final = 20
+WHILE_SECONDS: Final = 600.0
+"""At most so many messages in so long; the message of the end is always sent."""
+SEND_SECONDS: Final = 10.0
+"""Limit of one try."""
+PAUSES: Final = (2.0, 10.0)
+"""Seconds before the second and the third try. Only what cannot have been delivered is tried again."""
+
+Send = Callable[[Message, float], None]
+"""Sends a message within so many seconds. Raises `NotSent`."""
+Record = Callable[[Mapping[str, object]], None]
+"""Takes an event for the journal."""
+
+
+class Outbox:
+    """The messages to one target. `put` never waits.
+
+    Args:
+        target: its name, for events.
+        send: sends one.
+        record: takes what became of each, as an event.
+        seconds: limit of one try.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        send: Send,
+        record: Record,
+        *,
+        seconds: float = SEND_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._target, self._send, self._record, self._clock = target, send, record, clock
+        self._seconds = seconds
+        self._waiting: deque[Message] = deque()
+        self._recent: deque[float] = deque()
+        self._changed = Condition()
+        self._until: float | None = None
+        self._thread: Thread | None = None
+
+    def put(self, message: Message) -> None:
+        """Send it soon; one too many is recorded as lost."""
+        with self._changed:
+            why = self._too_many(message)
+            if why is None:
+                self._waiting.append(message)
+                self._changed.notify()
+        if why is not None:
+            self._say(message, why)
+        elif self._thread is None:
+            self._thread = Thread(target=self._work, name=f"message-{self._target}", daemon=True)
+            self._thread.start()
+
+    def close(self, until: float) -> None:
+        """No message follows: send what waits, until this moment of the clock."""
+        with self._changed:
+            self._until = until
+            self._changed.notify()
+
+    def join(self) -> None:
+        """Wait for that. What is not sent by then is lost, and recorded so."""
+        if self._thread is not None and self._until is not None:
+            self._thread.join(max(0.0, self._until - self._clock()))
+        with self._changed:
+            lost, self._waiting = self._waiting, deque()
+        for message in lost:
+            self._say(message, "it was not delivered before the end of the run")
+
+    def _too_many(self, message: Message) -> str | None:
+        now = self._clock()
+        while self._recent and now - self._recent[0] > WHILE_SECONDS:
+            self._recent.popleft()
+        if len(self._waiting) >= MOST_WAITING:
+            return f"{MOST_WAITING} messages wait already: the target does not keep up"
+        if len(self._recent) >= MOST_IN_A_WHILE and message.on not in ENDS:
+            return f"{MOST_IN_A_WHILE} messages were sent within {WHILE_SECONDS / 60:g} minutes"
+        self._recent.append(now)
+        return None
+
+    def _work(self) -> None:
+        while (message := self._next()) is not None:
+            why = self._delivered(message)
+            with self._changed:  # it stays the first while it is sent, so that `join` finds it
+                if not self._waiting or self._waiting[0] is not message:
+                    return
+                self._waiting.popleft()
+            self._say(message, why)
+
+    def _next(self) -> Message | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._until is not None)
+            return self._waiting[0] if self._waiting else None
+
+    def _delivered(self, message: Message) -> str | None:
+        """Send it; why it was not delivered, or None."""
+        why = ""
+        for pause in (*PAUSES, None):
+            try:
+                self._send(message, self._left())
+            except NotSent as error:
+                why = str(error)
+                if not error.again or pause is None or self._closing_within(pause):
+                    return why
+            except Exception as defect:  # noqa: BLE001  (a message must not end a run; the type alone holds no secret)
+                return f"a defect of the program: {type(defect).__name__}"
+            else:
+                return None
+        return why
+
+    def _left(self) -> float:
+        left = self._seconds if self._until is None else min(self._seconds, self._until - self._clock())
+        return max(0.1, left)
+
+    def _closing_within(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._until is not None, timeout=seconds)
+
+    def _say(self, message: Message, why: str | None) -> None:
+        about: dict[str, object] = {"target": self._target, "on": str(message.on), "of": message.of}
+        if why is None:
+            self._record({"event": "notified", **about})
+        else:
+            self._record({"event": "not_notified", **about, "why": why})

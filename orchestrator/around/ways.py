@@ -1,0 +1,296 @@
+"""How one message is sent: as a webhook, as mail, by Apprise, or to a command on its standard input.
+
+No text here holds a URL: its user, path and query may be secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import smtplib
+import ssl
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.utils import formatdate
+from importlib import import_module
+from importlib.util import find_spec
+from socket import SHUT_RDWR
+from threading import Timer
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from orchestrator.around.outbox import Send
+from orchestrator.around.story import Message
+from orchestrator.around.web import NotSent, ask, tls_of
+from orchestrator.config.around import MAIL, WEB, Around, RunHook, Target, check_target, scheme_of
+from orchestrator.config.secrets import SecretReference
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.untrusted import one_line
+
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_SUBMISSION: Final = {"smtp": 587, "smtps": 465}
+
+MISSING: Final = (
+    "its scheme is sent by Apprise, which is not installed: `pip install 'orchestrator[notify]'`, or use"
+    " https:// or smtps://"
+)
+
+RunCommand = Callable[[str, str, float], str | None]
+"""Runs a command line with a text on its standard input, within seconds. Returns why it failed, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What messages need of the program and of the run.
+
+    Attributes:
+        resolve: the value of a reference; raises `ConfigError`, whose text holds no value.
+        learn: takes a secret that is known from now on.
+        redact: removes secrets from a text.
+        run_command: for hooks.
+        cluster: its name.
+        run: its id.
+    """
+
+    resolve: Callable[[SecretReference], str]
+    learn: Callable[[str], object] = field(repr=False)
+    redact: Callable[[str], str]
+    run_command: RunCommand
+    cluster: str
+    run: str
+
+    def clean(self, value: Any) -> Any:
+        """A JSON value without secrets."""
+        match value:
+            case str():
+                return self.redact(value)
+            case Mapping():
+                return {key: self.clean(one) for key, one in value.items()}
+            case list() | tuple():
+                return [self.clean(one) for one in value]
+            case _:
+                return value
+
+    def body(self, message: Message, text: str) -> dict[str, object]:
+        """The JSON object of a message."""
+        about = {"on": str(message.on), "text": text, "cluster": self.cluster, "run": self.run}
+        found: dict[str, object] = self.clean({**about, "event": message.line})
+        return found
+
+
+def require_usable(around: Around, told: Told) -> None:
+    """See that every message can be sent by this installation.
+
+    Raises:
+        ConfigError: a secret is not there.
+        UsageError: a URL cannot be used, or needs Apprise, which is not installed.
+    """
+    for reference in around.references:
+        told.resolve(reference)
+    for target in around.targets:
+        try:
+            to = _resolved(target, told)
+        except ValueError as error:
+            raise UsageError(f"notify {target.name}: {error}") from None
+        if scheme_of(to.url) not in (*WEB, *MAIL) and find_spec("apprise") is None:
+            raise UsageError(f"notify {target.name}: {MISSING}")
+
+
+def sends(target: Target, told: Told) -> Send:
+    """What sends messages to a target. References are resolved for each message: a secret may change."""
+
+    def send(message: Message, seconds: float) -> None:
+        try:
+            to = _resolved(target, told)
+        except (ConfigError, ValueError) as error:
+            raise NotSent(told.redact(f"its URL or secret: {error}")) from None
+        text = _filled(target.text, message, told)
+        try:
+            if scheme_of(to.url) in WEB:
+                _post(to, told.body(message, text), seconds)
+            elif scheme_of(to.url) in MAIL:
+                _mail(to, _letter(to.url, message, text, told), seconds)
+            else:
+                _by_apprise(to.url, _subject(told), text)
+        except NotSent as error:
+            raise NotSent(one_line(told.redact(str(error))), again=error.again) from None
+
+    return send
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resolved:
+    """A target with its secrets."""
+
+    target: Target
+    url: str = field(repr=False)
+    password: str | None = field(repr=False)
+    bearer: str | None = field(repr=False)
+
+
+def _resolved(target: Target, told: Told) -> _Resolved:
+    """Look its secrets up. Raises `ConfigError`, or `ValueError` where the URL cannot be used."""
+    url = check_target(target.url if isinstance(target.url, str) else told.resolve(target.url))
+    told.learn(unquote(urlsplit(url).password or ""))
+    return _Resolved(
+        target=target,
+        url=url,
+        password=told.resolve(target.password) if target.password else None,
+        bearer=told.resolve(target.bearer) if target.bearer else None,
+    )
+
+
+def runs(hook: RunHook, told: Told) -> Send:
+    """What gives messages to a hook of the run."""
+
+    def send(message: Message, seconds: float) -> None:
+        given = json.dumps(told.clean(message.line), allow_nan=False)
+        line = f"cd {shlex.quote(hook.folder)} && {{ {hook.run}\n}}"
+        why = told.run_command(line, given, seconds)
+        if why is not None:
+            raise NotSent(one_line(told.redact(why)))
+
+    return send
+
+
+def _filled(template: str, message: Message, told: Told) -> str:
+    words = {"cluster": told.cluster, "run": told.run, "on": str(message.on), "text": message.text}
+    head, *parts = template.split("{")  # in one pass: a value that looks like a placeholder stays
+    filled = [f"{words[name]}{rest}" for name, _, rest in (part.partition("}") for part in parts)]
+    return told.redact("".join((head, *filled)))
+
+
+def _post(to: _Resolved, body: Mapping[str, object], seconds: float) -> None:
+    parts = urlsplit(to.url)
+    headers: dict[str, str] = {}
+    if to.bearer is not None:
+        headers["Authorization"] = f"Bearer {to.bearer}"
+    elif parts.username:
+        login = f"{unquote(parts.username)}:{to.password or unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {b64encode(login.encode()).decode('ascii')}"
+    plain = to.url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1)
+    ask(
+        "POST",
+        plain,
+        headers=headers,
+        body=json.dumps(body, allow_nan=False).encode(),
+        tls=tls_of(to.target.ca, strict=to.target.strict) if parts.scheme == "https" else None,
+        seconds=seconds,
+    )
+
+
+def _subject(told: Told) -> str:
+    """One subject for all mails of a run: some programs make a thread of equal subjects alone."""
+    return one_line(told.redact(f"{told.cluster}: run {told.run}"), 120)
+
+
+def _letter(url: str, message: Message, text: str, told: Told) -> EmailMessage:
+    """The mail. Its id is that of the message, so a second copy can be recognised; all refer to the run's."""
+    named = parse_qs(urlsplit(url).query)
+    sender = named["from"][0]
+    place = sender.rpartition("@")[2].strip("<> ") or "orchestrate"
+    run = one_line(told.redact(told.run))
+    thread = f"<{run}@{place}>"
+    letter = EmailMessage()
+    letter["From"], letter["To"] = sender, ", ".join(named["to"])
+    letter["Subject"], letter["Date"] = _subject(told), formatdate(localtime=True)
+    letter["Message-ID"] = f"<{run}.{message.of}.{message.on}@{place}>"
+    letter["In-Reply-To"] = letter["References"] = thread
+    letter["Auto-Submitted"] = "auto-generated"
+    letter.set_content(f"{text}\n\n{message.on}, run {run}\n")
+    return letter
+
+
+def _mail(to: _Resolved, letter: EmailMessage, seconds: float) -> None:
+    parts = urlsplit(to.url)
+    host, port = parts.hostname or "", parts.port or _SUBMISSION[parts.scheme]
+    tls = tls_of(to.target.ca, strict=to.target.strict)
+    server: smtplib.SMTP | None = None
+    late = Timer(seconds, lambda: _cut(server))  # the library limits single reads alone
+    late.daemon = True
+    late.start()
+    sent = False
+    try:
+        if parts.scheme == "smtps":
+            server = smtplib.SMTP_SSL(timeout=seconds, context=tls)
+        else:
+            server = smtplib.SMTP(timeout=seconds)
+        server._host = host  # type: ignore[attr-defined]  # noqa: SLF001  (without it TLS has no name to check)
+        server.connect(host, port)
+        _log_in(server, parts, to.password, tls)
+        sent = True
+        server.send_message(letter)
+    except NotSent:
+        raise
+    except smtplib.SMTPResponseException as error:
+        said = error.smtp_error
+        words = said.decode(errors="replace") if isinstance(said, bytes) else said
+        raise NotSent(f"{error.smtp_code} {words}") from None
+    except smtplib.SMTPRecipientsRefused as error:
+        raise NotSent(f"refused for {', '.join(map(str, error.recipients))}") from None
+    except ssl.SSLError as error:
+        raise NotSent(f"TLS: {error.reason or type(error).__name__}") from None
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        again = isinstance(error, ConnectionRefusedError) and not sent
+        raise NotSent(_fault_of_mail(error, seconds), again=again) from None
+    finally:
+        late.cancel()
+        if server is not None:
+            server.close()
+
+
+def _log_in(server: smtplib.SMTP, parts: SplitResult, password: str | None, tls: ssl.SSLContext) -> None:
+    """Encrypt where the server can, and log in where there is a password, which is sent encrypted alone."""
+    server.ehlo_or_helo_if_needed()
+    encrypted = parts.scheme == "smtps"
+    if not encrypted and server.has_extn("starttls"):
+        server.starttls(context=tls)
+        server.ehlo()
+        encrypted = True
+    secret = password or unquote(parts.password or "")
+    if not secret:
+        return
+    if not encrypted and parts.hostname not in _LOOPBACK:
+        raise NotSent("it offers no encryption, and the password is not sent without it: use smtps://")
+    server.login(unquote(parts.username or ""), secret)
+
+
+def _fault_of_mail(error: Exception, seconds: float) -> str:
+    match error:
+        case TimeoutError() | smtplib.SMTPServerDisconnected():
+            return f"no answer within {seconds:g} s, or it closed the connection"
+        case ConnectionRefusedError():
+            return "connection refused"
+        case OSError():
+            return f"connection failed: {error.strerror or type(error).__name__}"
+        case _:
+            return f"it cannot be sent ({type(error).__name__})"
+
+
+def _cut(server: smtplib.SMTP | None) -> None:
+    """End an exchange that takes too long, from another thread."""
+    sock = getattr(server, "sock", None)
+    if sock is not None:
+        try:
+            sock.shutdown(SHUT_RDWR)
+        except OSError:
+            sock.close()  # it was not connected
+
+
+def _by_apprise(url: str, title: str, text: str) -> None:
+    # Imported here because it is an optional extra that takes half a second.
+    try:
+        apprise = import_module("apprise")
+    except ModuleNotFoundError:
+        raise NotSent(MISSING) from None
+    # It logs URLs; a redirect would take a token along.
+    logging.getLogger("apprise").disabled = True
+    asset = apprise.AppriseAsset(http_redirects=False, async_mode=False, app_id="orchestrate")
+    sender = apprise.Apprise(asset=asset)
+    if not sender.add(url):
+        raise NotSent("Apprise does not know this URL: see its list of services")
+    if not sender.notify(body=text, title=title):
+        raise NotSent("Apprise could not deliver it")

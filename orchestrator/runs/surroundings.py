@@ -1,0 +1,186 @@
+"""What surrounds an attempt: it gets the public events of the run, and the journal gets what became of it.
+
+It is beside the run: an error of it is a warning, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from orchestrator.around.beside import Beside
+from orchestrator.around.story import Seen
+from orchestrator.around.ways import Told, require_usable
+from orchestrator.config.around import Around
+from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.errors import JournalError, OrchestratorError
+from orchestrator.model.around_event import NotNotified
+from orchestrator.model.event import Event, Record
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.ports import Clock, Reporter
+from orchestrator.runs.connection import Connection
+from orchestrator.runtime.codec import decode_event, encode_event
+from orchestrator.runtime.database import Access
+from orchestrator.view.progress import wait_of
+from orchestrator.view.reporters import Sentences, waiting_object
+from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.text import counted, duration, listed, stamp
+
+
+def surrounded(
+    reporter: Reporter, connection: Connection, policy: Policy, run: str, past: Sequence[Record]
+) -> Surrounded | None:
+    """What surrounds an attempt, from the files as they are now; None if nothing does.
+
+    Args:
+        reporter: shows the attempt.
+        connection: its cluster.
+        policy: of the run.
+        run: its id.
+        past: records of earlier attempts.
+    """
+    process = connection.process
+    try:
+        found = connection.ports.around(policy.playbook)
+    except OrchestratorError as error:
+        process.warn(f"no messages are sent: {error}")
+        return None
+    if found is None:
+        return None
+    around, told = found
+    told = replace(told, cluster=connection.ports.name, run=run)
+    return Surrounded(
+        reporter,
+        around,
+        told,
+        past=past,
+        kind=policy.kind,
+        clock=process.clock,
+        last_success=_last_success(connection) if around.textfile else None,
+        warn=process.warn,
+    )
+
+
+def _last_success(connection: Connection) -> float | None:
+    """When a run of the cluster was last done, by the state; None if it has none."""
+    try:
+        with connection.state(Access.READ) as store:
+            runs = store.runs(cluster=connection.ports.name)
+    except JournalError:
+        return None
+    return max((run.ended for run in runs if run.outcome is Outcome.DONE and run.ended), default=None)
+
+
+def require_surroundings(connection: Connection, playbook: str) -> None:
+    """See that what surrounds a run can be used, before it begins.
+
+    Raises:
+        OrchestratorError: a secret is missing, or this installation cannot send a message.
+    """
+    found = connection.ports.around(playbook)
+    if found is not None:
+        require_usable(*found)
+
+
+class Surrounded:
+    """A `Reporter` that passes everything on, and `Surroundings`.
+
+    Args:
+        reporter: shows the run.
+        around: from its files.
+        told: what messages need of the program.
+        past: records of earlier attempts.
+        kind: kind of cluster, which has its own words.
+        clock: of the run.
+        last_success: when a run of the cluster was last done; None if that is not known.
+        warn: shows a warning.
+    """
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        around: Around,
+        told: Told,
+        *,
+        past: Sequence[Record],
+        kind: Kind,
+        clock: Clock,
+        last_success: float | None,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._reporter, self._clock, self._warn = reporter, clock, warn
+        self._sentences, self._last_success = Sentences(kind), last_success
+        self._events: list[Event] = [record.event for record in past]
+        self._lost: list[NotNotified] = []
+        self._beside: Beside | None = None
+        seen = [self._seen(record) for record in past]
+        self._safely(lambda: self._begin(around, told, seen))
+
+    def _begin(self, around: Around, told: Told, past: Sequence[Seen]) -> None:
+        self._beside = Beside(
+            around, told, past, duration=duration, now=self._clock.now, last_success=self._last_success
+        )
+
+    def events(self, records: Sequence[Record]) -> None:
+        """These were committed."""
+        self._reporter.events(records)
+        self._events += [record.event for record in records]
+        self._with(lambda beside: beside.seen([self._seen(record) for record in records]))
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """A decision was made."""
+        self._reporter.waiting(state, decision)
+        now = self._clock.now()
+        wait = wait_of(state, decision, now)
+        said = waiting_object(state, wait, now) if wait is not None else {}
+        self._with(lambda beside: beside.waiting(now, said))
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """The run has ended. What was not delivered is named once more."""
+        self._reporter.finished(state, outcome)
+        if self._lost:
+            names = listed(dict.fromkeys(lost.target for lost in self._lost))
+            why = self._lost[-1].why
+            self._warn(f"{counted(len(self._lost), 'message')} not delivered to {names}: {why}")
+
+    def news(self) -> Sequence[Event]:
+        """Events about messages, for the journal."""
+        found: list[Event] = []
+        self._with(lambda beside: found.extend(decode_event(line) for line in beside.news()))
+        self._lost += [event for event in found if isinstance(event, NotNotified)]
+        return found
+
+    def before_stop(self) -> None:
+        """Wait a little for the silence of the wave."""
+        self._with(lambda beside: beside.before_stop())
+
+    def ended(self, state: RunState) -> None:
+        """Send the message of the end, and wait for what is under way, within one deadline."""
+        said = ""
+        if state.outcome is not None:
+            end = summary(state, state.outcome, self._events, self._clock.now())
+            said = "\n".join(summary_lines(end))
+        self._with(lambda beside: beside.end(said))
+
+    def _seen(self, record: Record) -> Seen:
+        line = {
+            "ts": stamp(record.at),
+            "run": record.run,
+            "sequence": record.sequence,
+            **encode_event(record.event),
+        }
+        return Seen(at=record.at, line=line, text=self._sentences(record.event))
+
+    def _with(self, work: Callable[[Beside], None]) -> None:
+        beside = self._beside
+        if beside is not None:
+            self._safely(lambda: work(beside))
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as defect:  # noqa: BLE001  (what surrounds a run must not end it)
+            self._beside = None
+            self._warn(f"messages about the run end here: a defect of the program: {defect!r}")

@@ -1,0 +1,80 @@
+"""`orchestrate notify test`, and what `validate` and a run say of messages that cannot be sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.console import Console, Said
+from tests.cli.small_cluster import SmallCluster
+from tests.fakes.scripted_http import ScriptedServer, reply
+
+SECRET = "hunter2-hunter2"  # noqa: S105  (a test's own)
+
+
+@pytest.fixture
+def chat() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as running:
+        running.on("/good", reply({}))
+        running.on("/bad", reply({}, status=403))
+        yield running
+
+
+def run(console: Console, *words: str, notify: list[dict[str, Any]]) -> Said:
+    with SmallCluster() as cluster:
+        file = cluster.write_file(console.folder, notify=notify)
+        return console.run(*" ".join(words).split(), "--cluster", file)
+
+
+def test_a_test_message_is_sent_to_every_target(console: Console, chat: ScriptedServer) -> None:
+    console.environment["GOOD"] = f"{chat.url}/good?key={SECRET}"
+    targets = [{"url": "env:GOOD"}, {"url": f"{chat.url}/bad", "on": ["failed"], "name": "pager"}]
+    said = run(console, "notify test", notify=targets)
+    assert said.code == 3
+    assert sorted(said.out.splitlines()) == ["1 message not sent", "BAD  pager: 403 So", "ok   env:GOOD"]
+    assert SECRET not in f"{said.out}{said.err}"
+    (good,) = [asked.json for asked in chat.asked if asked.path == "/good"]
+    assert (good["on"], good["event"]["event"], good["run"]) == ("test", "test", "test")
+    said = run(console, "notify test", "--output", "json", notify=targets[:1])
+    assert said.code == 0
+    assert [line["event"] for line in said.lines] == ["notified", "summary"]
+    assert said.lines[0]["target"] == "env:GOOD"
+
+
+@pytest.mark.parametrize(("status", "says"), [(200, "ok "), (401, "BAD")])
+def test_validate_asks_alertmanager(console: Console, status: int, says: str) -> None:
+    with ScriptedServer() as alerts, SmallCluster() as cluster:
+        alerts.on("/api/v2/silences", reply([], status=status))
+        silence = {"alertmanager": {"url": alerts.url, "matchers": [{"cluster": "lab"}]}}
+        said = console.run("validate", "--cluster", cluster.write_file(console.folder, silence=silence))
+    assert re.search(rf"{says} +silence +alertmanager", said.out), said.out
+
+
+def test_there_has_to_be_something_to_send(console: Console) -> None:
+    said = run(console, "notify test", notify=[])
+    assert said.code == 2
+    assert "has `notify`: nothing can be sent" in said.err
+
+
+@pytest.mark.parametrize("command", ["validate", "restart --yes", "plan"])
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (None, "secret env:CHAT: the environment variable CHAT is not set"),
+        (f"slack://{SECRET}", "pip install 'orchestrator[notify]'"),
+        (SECRET, "notify env:CHAT: must be a URL"),
+    ],
+)
+def test_what_cannot_be_sent_is_said_before_a_run(
+    console: Console, monkeypatch: pytest.MonkeyPatch, command: str, url: str | None, says: str
+) -> None:
+    monkeypatch.setattr("orchestrator.around.ways.find_spec", lambda _name: None)
+    if url is not None:
+        console.environment["CHAT"] = url
+    said = run(console, command, notify=[{"url": "env:CHAT"}])
+    assert said.code == 2
+    assert says in said.err
+    assert SECRET not in f"{said.out}{said.err}"

@@ -1,0 +1,163 @@
+"""Metrics of a run: a fold of its events, and a file that is whole at any moment."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from orchestrator.around import metrics
+from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, write_whole
+from orchestrator.around.story import Seen
+from orchestrator.around.ways import Told
+from orchestrator.model.gate_event import GATES_OPEN
+from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.redact import Redactor
+
+NODES: Final = ["es1", "es2", "es3"]
+
+
+def seen(at: float, event: str, **fields: Any) -> Seen:
+    line = {"ts": "then", "run": "r1", "sequence": int(at), "event": event, **fields}
+    return Seen(at=1000.0 + at, line=line, text=event)
+
+
+def node(at: float, name: str, to: str) -> Seen:
+    return seen(at, "phase_entered", node=name, to=to)
+
+
+RUN: Final = seen(0, "run_started", nodes=NODES, planned=[["es1"], ["es2"], ["es3"]])
+WAVE: Final = seen(10, "wave_started", wave={"number": 2, "nodes": ["es1"]})
+HOLD: Final = seen(20, "hold", predicate="p", subject="s")
+CLOSED: Final = seen(30, "gate_closed", gate="queue")
+OPENED: Final = seen(50, "gate_opened", gate="queue")
+FREE: Final = seen(60, "holds_cleared", but_gates=False)
+BUT_GATES: Final = seen(40, "holds_cleared", but_gates=True)
+
+
+def samples(text: str) -> dict[str, float]:
+    """Name and labels, without the cluster and the prefix, to value."""
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            short = re.sub(r'cluster="prod",?', "", name).replace("{}", "").removeprefix("orchestrate_")
+            found[short] = float(value)
+    return found
+
+
+def figures(*events: Seen, now: float = 100.0, last: float | None = None) -> dict[str, float]:
+    made = Figures("prod", last)
+    for one in events:
+        made.see(one)
+    return samples(made.text(1000.0 + now))
+
+
+@pytest.mark.parametrize(
+    ("events", "wanted"),
+    [
+        ([RUN], {'run_outcome{outcome="running"}': 1, 'run_nodes{phase="pending"}': 3, "run_seconds": 100}),
+        ([RUN], {"run_start_timestamp_seconds": 1000, "run_waves_planned": 3, 'run_info{run="r1"}': 1}),
+        ([RUN], {"updated_timestamp_seconds": 1100, "run_wave": 0, "run_holds": 0, "run_held_seconds": 0}),
+        ([RUN, WAVE, node(11, "es1", "stopping")],
+         {"run_wave": 2, 'run_nodes{phase="stopping"}': 1, 'run_nodes{phase="pending"}': 2}),
+        ([RUN, seen(5, "node_recovered", node="es1", bytes_reused=5, bytes_copied=None),
+          seen(6, "node_recovered", node="es2", bytes_reused=2**53, bytes_copied=7)],
+         {'run_bytes{how="reused"}': 2**53 + 5, 'run_bytes{how="copied"}': 7}),
+        ([RUN, HOLD], {"run_holds": 1, "run_held_seconds": 80}),
+        ([RUN, HOLD, FREE], {"run_holds": 0, "run_held_seconds": 40}),
+        ([RUN, HOLD, CLOSED, BUT_GATES], {"run_holds": 1, "run_held_seconds": 80}),
+        ([RUN, HOLD, CLOSED, BUT_GATES, OPENED], {"run_holds": 0, "run_held_seconds": 30}),
+        ([RUN, HOLD, seen(45, "phase_entered", node=None, to="withheld")], {"run_held_seconds": 25}),
+        ([RUN, seen(90, "run_finished", outcome="done", seconds=89.5)],
+         {'run_outcome{outcome="done"}': 1, 'run_outcome{outcome="running"}': 0, "run_seconds": 89.5,
+          "last_success_timestamp_seconds": 1090}),
+        ([RUN, seen(90, "run_finished", outcome="paused", seconds=1.0), seen(95, "run_resumed")],
+         {'run_outcome{outcome="running"}': 1, "run_seconds": 5, "run_start_timestamp_seconds": 1000}),
+    ],
+)  # fmt: skip
+def test_the_figures_of_a_run(events: list[Seen], wanted: Mapping[str, float]) -> None:
+    found = figures(*events)
+    assert {key: found[key] for key in wanted} == pytest.approx(dict(wanted))
+
+
+def test_the_last_success_stays_while_others_fail() -> None:
+    failed = seen(90, "run_finished", outcome="failed", seconds=1.0)
+    assert "last_success_timestamp_seconds" not in figures(RUN, failed)
+    assert figures(RUN, failed, last=77.0)["last_success_timestamp_seconds"] == 77
+
+
+def test_what_is_waited_for_is_of_few_names() -> None:
+    made = Figures("prod", None)
+    made.see(RUN)
+    made.wait_for(
+        {"phase": "gated", "seconds": 3.0, "holds": [{"predicate": "p"}, {"predicate": "p"}]}, 1000.0
+    )
+    assert samples(made.text(1007.0))['run_waiting_seconds{phase="gated",predicate="p"}'] == 10
+    made.wait_for({"phase": "down", "seconds": 3.0, "holds": []}, 1000.0)
+    assert samples(made.text(1000.0))['run_waiting_seconds{phase="down",predicate=""}'] == 3
+    made.wait_for({}, 1000.0)
+    assert "run_waiting_seconds{" not in made.text(1000.0)
+
+
+def test_the_names_are_those_of_the_program() -> None:
+    assert set(OUTCOMES) == {"running", *(outcome.value for outcome in Outcome)}
+    assert set(NODE_PHASES) == {phase.value for phase in NodePhase}
+    assert metrics._GATE == GATES_OPEN
+
+
+def test_a_name_of_a_cluster_cannot_break_the_format() -> None:
+    made = Figures('a"} 1\nx{b="\\', None)
+    assert r'{cluster="a\"} 1\nx{b=\"\\",run=""}' in made.text(0.0)
+
+
+def test_the_file_is_replaced_whole_and_readable(tmp_path: Path) -> None:
+    path = tmp_path / "o.prom"
+    path.write_text("old")
+    with path.open() as reader:
+        write_whole(path, "new")
+        assert reader.read() == "old", "who reads the old one has all of it"
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert os.listdir(tmp_path) == ["o.prom"]  # noqa: PTH208  (hidden files too)
+
+
+class Written:
+    """A textfile with what it recorded."""
+
+    def __init__(self, path: Path) -> None:
+        self.recorded: list[Mapping[str, Any]] = []
+        told = Told(
+            resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="p", run="r"
+        )
+        figures = Figures("prod", None)
+        self.file = Textfile(path, figures, told, self.recorded.append, [], now=lambda: 1100.0)
+
+    def end(self) -> None:
+        self.file.close(time.monotonic() + 60)
+        self.file.join()
+
+
+def test_the_end_is_written(tmp_path: Path) -> None:
+    written = Written(tmp_path / "o.prom")
+    written.file.see([RUN])
+    written.file.see([seen(90, "run_finished", outcome="done", seconds=90.0)])
+    written.end()
+    assert samples((tmp_path / "o.prom").read_text())['run_outcome{outcome="done"}'] == 1
+    assert written.recorded == []
+
+
+def test_a_folder_that_is_gone_is_recorded_once(tmp_path: Path) -> None:
+    written = Written(tmp_path / "gone" / "o.prom")
+    written.file.see([RUN])
+    written.file.see([WAVE])
+    written.end()
+    (lost,) = written.recorded
+    assert (lost["event"], lost["target"], lost["on"]) == ("not_notified", "textfile", "metrics")
+    assert "No such file" in lost["why"]

@@ -1,0 +1,373 @@
+"""How a message is sent, against real sockets: whatever a receiver does, it ends, and no secret is said."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.around.metrics import Figures
+from orchestrator.around.story import Message, Seen
+from orchestrator.around.ways import MISSING, Told, require_usable, runs, sends
+from orchestrator.around.web import NotSent
+from orchestrator.config.around import Around, On, RunHook, Target
+from orchestrator.config.secrets import SecretReference, SecretResolver, parse_reference
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.redact import Redactor
+from orchestrator.runs.file_hosts import run_with_input
+from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, hang, raw, reply
+from tests.fakes.smtp import MailServer
+from tests.lab.security import LabUser, Security, write_security
+
+SECRET = "hunter2-hunter2"  # noqa: S105  (a test's own)
+KEY = parse_reference("env:KEY")
+PATIENT = 10.0
+QUICK = 0.4
+LINE = {"ts": "then", "run": "r1", "sequence": 7, "event": "hold", "evidence": f"password={SECRET}", "n": [1]}
+HELD = Message(on="held", of=7, text="held by p", line=LINE)
+
+
+def told(**environment: str) -> Told:
+    redact = Redactor()
+    resolver = SecretResolver(environment=environment, folder=Path("/"), home=Path("/"), learn=redact.learn)
+
+    def resolve(reference: SecretReference) -> str:
+        return resolver.resolve(reference).reveal()
+
+    return Told(
+        resolve=resolve,
+        learn=redact.learn,
+        redact=redact,
+        run_command=run_with_input,
+        cluster="prod",
+        run="r1",
+    )
+
+
+def target(url: str | SecretReference, **more: Any) -> Target:
+    given = {"name": "t", "on": frozenset(On), "after": 600.0, "text": "{cluster}: {text}"}
+    return Target(url=url, **{**given, **more})
+
+
+def why(url: str | SecretReference, seconds: float = PATIENT, by: Told | None = None, **more: Any) -> NotSent:
+    with pytest.raises(NotSent) as caught:
+        sends(target(url, **more), by or told())(HELD, seconds)
+    return caught.value
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as running:
+        running.on("/hook", reply({}))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (a test's own)
+    write_security(security, ca=folder / "ca.pem", configs=[folder])
+    return folder
+
+
+@pytest.fixture
+def tls(files: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files / "node.crt", files / "node.key")
+    return context
+
+
+# Webhooks -------------------------------------------------------------------------------------------
+
+
+def test_a_webhook_gets_one_json_object(server: ScriptedServer) -> None:
+    sends(target(f"{server.url}/hook"), told())(HELD, PATIENT)
+    (asked,) = server.asked
+    assert (asked.method, asked.headers["content-type"]) == ("POST", "application/json")
+    assert asked.json == {
+        "on": "held",
+        "text": "prod: held by p",
+        "cluster": "prod",
+        "run": "r1",
+        "event": {**LINE, "evidence": "password=[redacted]"},
+    }
+    assert "authorization" not in asked.headers
+
+
+def test_a_template_is_filled_once(server: ScriptedServer) -> None:
+    message = replace(HELD, text="{run} {x}")
+    sends(target(f"{server.url}/hook", text="[{on}] {run}: {text}"), told())(message, PATIENT)
+    assert server.asked[0].json["text"] == "[held] r1: {run} {x}"
+
+
+@pytest.mark.parametrize(
+    ("user", "keys", "header"),
+    [
+        ("", {"bearer": KEY}, f"Bearer {SECRET}"),
+        ("anna@", {"password": KEY}, f"Basic {b64encode(f'anna:{SECRET}'.encode()).decode()}"),
+    ],
+)
+def test_a_webhook_is_logged_in_to(server: ScriptedServer, user: str, keys: Any, header: str) -> None:
+    url = f"{server.url}/hook".replace("://", f"://{user}")
+    sends(target(url, **keys), told(KEY=SECRET))(HELD, PATIENT)
+    assert server.asked[0].headers["authorization"] == header
+
+
+def test_a_whole_url_may_be_a_secret(server: ScriptedServer) -> None:
+    url = f"{server.url}/hook?key={SECRET}".replace("://", f"://anna:{SECRET}@")
+    sends(target(parse_reference("env:URL")), told(URL=url))(HELD, PATIENT)
+    login = b64encode(f"anna:{SECRET}".encode()).decode()
+    assert server.asked[0].headers["authorization"] == f"Basic {login}"
+    assert server.asked[0].params == {"key": SECRET}
+
+
+def _big(_asked: Asked, wire: Wire) -> None:
+    with contextlib.suppress(OSError):
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n" + bytes(10 * 1024 * 1024))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "again"),
+    [
+        (reply({}, status=500), "500 So", True),
+        (reply({}, status=429), "429 So", True),
+        (reply({}, status=404), "404 So", False),
+        (_big, "the answer is larger than 65536 bytes", False),
+        (hang, "0.4 s", False),
+        (lambda _asked, wire: wire.trickle(b"HTTP/1.1 200 OK\r\nA: b\r\n" * 9, every=0.05), "0.4 s", False),
+        (raw(b"no HTTP\r\n\r\n"), "connection broken", False),
+    ],
+)
+def test_a_webhook_that_does_not_take_it(
+    server: ScriptedServer, answer: Callable[[Asked, Wire], None], said: str, *, again: bool
+) -> None:
+    server.on("/broken", answer)
+    began = time.monotonic()
+    error = why(f"{server.url}/broken", QUICK if "0.4" in said else PATIENT)
+    assert said in str(error)
+    assert error.again is again
+    assert time.monotonic() - began < 30
+
+
+def test_a_redirect_carries_nothing_elsewhere(server: ScriptedServer) -> None:
+    with ScriptedServer() as elsewhere:
+        elsewhere.on("/hook", reply({}))
+        server.on("/moved", reply({}, status=307, headers={"Location": f"{elsewhere.url}/hook"}))
+        error = why(f"{server.url}/moved", bearer=KEY, by=told(KEY=SECRET))
+        assert "it redirects, which is not followed" in str(error)
+        assert elsewhere.asked == []
+
+
+def test_a_server_that_is_not_there_is_tried_again() -> None:
+    with ScriptedServer() as gone:
+        url = gone.url
+    error = why(url)
+    assert (str(error), error.again) == ("connection refused", True)
+
+
+def test_a_certificate_is_checked(tls: ssl.SSLContext, files: Path) -> None:
+    with ScriptedServer(tls=tls) as secure:
+        secure.on("/hook", reply({}))
+        assert str(why(f"{secure.url}/hook")).startswith("TLS: ")
+        sends(target(f"{secure.url}/hook", ca=str(files / "ca.pem")), told())(HELD, PATIENT)
+        assert len(secure.asked) == 1
+    assert "No such file" in str(why("https://127.0.0.1:1/", ca="/nowhere.pem"))
+
+
+@pytest.mark.parametrize(
+    "url", [f"http://anna:{SECRET}@127.0.0.1:1/{SECRET}?key={SECRET}", f"bad {SECRET}", SECRET]
+)
+def test_no_reason_holds_a_secret(url: str) -> None:
+    error = why(parse_reference("env:URL"), QUICK, by=told(URL=url))
+    assert SECRET not in f"{error}{error.__cause__}{error.__context__!r}"[: len(str(error))]
+    assert SECRET not in str(error)
+
+
+def test_a_secret_that_is_missing_names_its_reference() -> None:
+    assert "env:URL" in str(why(parse_reference("env:URL")))
+
+
+# Mail -----------------------------------------------------------------------------------------------
+
+
+def _mail(server: MailServer, user: str = "", scheme: str = "smtp") -> str:
+    return f"{scheme}://{user}127.0.0.1:{server.port}/?from=orch@example.org&to=ops@example.org"
+
+
+def test_mails_of_a_run_are_one_thread() -> None:
+    with MailServer() as server:
+        send = sends(target(f"{_mail(server)}&to=boss@example.org"), told())
+        send(HELD, PATIENT)
+        send(replace(HELD, on="cleared", of=9), PATIENT)
+    first, second = server.mails
+    assert (first["From"], first["To"]) == ("orch@example.org", "ops@example.org, boss@example.org")
+    assert first["Message-ID"] == "<r1.7.held@example.org>"
+    assert second["Message-ID"] == "<r1.9.cleared@example.org>"
+    assert first["References"] == second["References"] == second["In-Reply-To"] == "<r1@example.org>"
+    assert first["Subject"] == second["Subject"] == "prod: run r1"
+    assert str(first.get_payload()).splitlines() == ["prod: held by p", "", "held, run r1"]
+
+
+def test_a_name_of_several_lines_adds_no_header() -> None:
+    with MailServer() as server:
+        send = sends(target(_mail(server)), replace(told(), cluster="x\nBcc: eve@example.org"))
+        send(HELD, PATIENT)
+    assert server.mails[0]["Bcc"] is None
+    assert server.mails[0]["Subject"].startswith("x | Bcc")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_password_goes_over_tls(tls: ssl.SSLContext, files: Path, *, at_once: bool) -> None:
+    with MailServer(tls=tls, at_once=at_once) as server:
+        url = _mail(server, "anna@", "smtps" if at_once else "smtp")
+        keys = {"password": KEY, "ca": str(files / "ca.pem")}
+        sends(target(url, **keys), told(KEY=SECRET))(HELD, PATIENT)
+        assert len(server.mails) == 1
+        login = b64encode(f"\0anna\0{SECRET}".encode()).decode()
+        assert f"AUTH PLAIN {login}" in server.heard
+        assert "TLS" in str(why(url, password=keys["password"], by=told(KEY=SECRET)))
+
+
+def test_a_password_is_not_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.around.ways._LOOPBACK", ())
+    with MailServer() as server:
+        error = why(_mail(server, "anna@"), password=KEY, by=told(KEY=SECRET))
+    assert "offers no encryption" in str(error)
+    assert not any("AUTH" in line for line in server.heard)
+
+
+@pytest.mark.parametrize(
+    ("says", "said"),
+    [
+        ({"EHLO": b""}, "no answer within 0.4 s"),
+        ({"MAIL": b"550 not you\r\n"}, "550 not you"),
+        ({"RCPT": b"550 not them\r\n"}, "refused for ops@example.org"),
+        ({"DATA": b"451 later\r\n"}, "451 later"),
+        ({"EHLO": b"250-a\r\n" * 200_000}, ""),
+    ],
+)
+def test_a_mail_server_that_does_not_take_it(says: dict[str, bytes], said: str) -> None:
+    with MailServer(says=says) as server:
+        error = why(_mail(server), QUICK if "0.4" in said else 3.0)
+    assert said in str(error)
+    assert not error.again
+
+
+def test_a_mail_server_that_trickles_is_cut_off() -> None:
+    def trickle(_asked: Asked, wire: Wire) -> None:
+        wire.trickle(b"220-x\r\n" * 1000, every=0.05)
+
+    with ScriptedServer() as server:
+        server.on("/", trickle)
+        url = f"smtp://127.0.0.1:{server.port}/?from=a@b&to=c@d"
+        assert "within 0.4 s" in str(why(url, QUICK))
+
+
+def test_a_mail_server_that_is_not_there_is_tried_again() -> None:
+    with MailServer() as gone:
+        url = _mail(gone)
+    error = why(url)
+    assert (str(error), error.again) == ("connection refused", True)
+
+
+# Secrets --------------------------------------------------------------------------------------------
+
+PLANTED = (
+    f"password={SECRET}",
+    f"Authorization: Bearer {SECRET}",
+    f"https://anna:{SECRET}@host/",
+    f"--token {SECRET}",
+    f'{{"api_key": "{SECRET}"}}',
+    f"known {SECRET} alone",
+    b64encode(SECRET.encode()).decode(),
+    SECRET.encode().hex(),
+)
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_no_planted_secret_leaves(server: ScriptedServer, tmp_path: Path, planted: str) -> None:
+    by = replace(told(), cluster=f"c {planted}", run=f"r {planted}")
+    by.learn(SECRET)
+    line = {**LINE, "why": planted, "deep": [{"deeper": (planted, planted)}]}
+    message = Message(on="held", of=7, text=planted, line=line)
+    with MailServer() as mail:
+        for url in (f"{server.url}/hook", _mail(mail)):
+            sends(target(url, text="{cluster} {run} {on} {text}"), by)(message, PATIENT)
+    runs(_hook("cat > got", tmp_path), by)(message, PATIENT)
+    figures = Figures(by.cluster, None)
+    figures.see(
+        Seen(at=0.0, line={"run": by.run, "event": "run_started", "nodes": [], "planned": []}, text="")
+    )
+    said = [server.asked[0].body.decode(), str(mail.mails[0].get_payload()), (tmp_path / "got").read_text()]
+    said += [*map(str, mail.mails[0].values()), by.redact(figures.text(0.0))]
+    forms = (SECRET, b64encode(SECRET.encode()).decode(), SECRET.encode().hex())
+    assert not [form for form in forms for text in said if form in text]
+
+
+# Hooks and Apprise ----------------------------------------------------------------------------------
+
+
+def _hook(run: str, folder: Path) -> RunHook:
+    return RunHook(name="h", run=run, folder=str(folder), on=frozenset(On), after=0.0, timeout=PATIENT)
+
+
+def test_a_hook_gets_the_event_on_its_input(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    runs(_hook("cat > got # in the folder", folder), told())(HELD, PATIENT)
+    assert json.loads((folder / "got").read_text()) == {**LINE, "evidence": "password=[redacted]"}
+
+
+@pytest.mark.parametrize(
+    ("run", "timeout", "said"),
+    [
+        ("echo no; exit 3", PATIENT, "exit code 3: no"),
+        ("sleep 60", 0.3, "0.3"),
+        (f"echo token={SECRET}; false", PATIENT, "[redacted]"),
+    ],
+)
+def test_a_hook_that_fails(tmp_path: Path, run: str, timeout: float, said: str) -> None:
+    with pytest.raises(NotSent) as caught:
+        runs(_hook(run, tmp_path), told())(HELD, timeout)
+    assert said in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the package's own imports
+def test_other_schemes_are_sent_by_apprise(server: ScriptedServer) -> None:
+    pytest.importorskip("apprise")
+    url = f"json://127.0.0.1:{server.port}/hook"
+    sends(target(parse_reference("env:URL")), told(URL=url))(HELD, PATIENT)
+    assert server.asked[0].json["message"] == "prod: held by p"
+    server.on("/hook", reply({}, status=307, headers={"Location": f"{server.url}/elsewhere"}))
+    assert "could not deliver" in str(why(parse_reference("env:URL"), by=told(URL=url)))
+    assert {asked.path for asked in server.asked} == {"/hook"}
+    assert "does not know" in str(why(parse_reference("env:URL"), by=told(URL="nothing://x")))
+
+
+def test_an_installation_without_apprise_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.around.ways.find_spec", lambda _name: None)
+    around = Around(targets=(target(parse_reference("env:URL"), name="chat"),))
+    with pytest.raises(UsageError) as caught:
+        require_usable(around, told(URL=f"slack://{SECRET}"))
+    assert str(caught.value) == f"notify chat: {MISSING}"
+    assert "pip install 'orchestrator[notify]'" in MISSING
+    require_usable(around, told(URL="https://chat.example.org/hook"))
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "said"),
+    [(None, ConfigError, "env:URL"), ("https://", UsageError, "notify t: must be a URL")],
+)
+def test_what_cannot_be_used_is_said_before_a_run(url: str | None, kind: type[Exception], said: str) -> None:
+    by = told(URL=url) if url else told()
+    with pytest.raises(kind, match=said):
+        require_usable(Around(targets=(target(parse_reference("env:URL")),)), by)
