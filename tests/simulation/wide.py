@@ -198,7 +198,8 @@ class Life(AnyLife):
 
     def _judge_foreseen(self) -> None:
         """No attempt waits to its limit for a copy that no node takes, by rules older than its first stop."""
-        records = self.simulation.journal.records
+        ahead, journal = self.simulation.clock.ahead, self.simulation.journal
+        records = [r for r in journal.records if r.at - ahead >= self.attempt_began]
         entered = [
             (r.at, r.event.to) for r in records if isinstance(r.event, PhaseEntered) and not r.event.node
         ]
@@ -209,7 +210,7 @@ class Life(AnyLife):
         ]
         if waited_out < self.drawn.wanted.deadlines.recover or not stops:
             return
-        began = stops[0] - self.simulation.clock.ahead
+        began = stops[0] - ahead
         waited = [found for shard in self.world.missing if (found := self.world.placement.shard(shard))]
         foreseen = [
             self.began <= max(index.ruled_at, self.world.ruled_at) < began
