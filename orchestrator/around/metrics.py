@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Thread
@@ -34,6 +34,8 @@ NODE_PHASES: Final = (
 _GATE: Final = "gates_open"
 
 Sample = tuple[Mapping[str, str], float]
+_Metric = tuple[str, str, list[Sample]]
+"""Name, meaning and samples."""
 
 
 class Figures:
@@ -100,12 +102,12 @@ class Figures:
         """What the run waits for now, as in the event `waiting`; empty for nothing."""
         self._waiting, self._waiting_at = waiting, now
 
-    def text(self, now: float) -> str:
-        """All of it, in the text format of Prometheus."""
+    def families(self, now: float) -> Iterator[_Metric]:
+        """All of it."""
         seconds = now - self._attempt if self._seconds is None else self._seconds
         held = self._held + (0.0 if self._held_since is None else now - self._held_since)
         nodes = Counter(self._nodes.values())
-        families: list[tuple[str, str, Iterable[Sample]]] = [
+        found: list[tuple[str, str, Iterable[Sample]]] = [
             ("run_info", "The last run of the cluster.", [({"run": self._run}, 1)]),
             (
                 "run_outcome",
@@ -133,10 +135,10 @@ class Figures:
         ]
         if self._last_success is not None:
             done: list[Sample] = [({}, self._last_success)]
-            families.append(("last_success_timestamp_seconds", "When a run was last done.", done))
-        return "".join(
-            line for name, meaning, samples in families for line in self._family(name, meaning, samples)
-        )
+            found.append(("last_success_timestamp_seconds", "When a run was last done.", done))
+        for name, meaning, samples in found:
+            own: list[Sample] = [({"cluster": self._cluster, **labels}, value) for labels, value in samples]
+            yield f"orchestrate_{name}", meaning, own
 
     def _waits(self, now: float) -> list[Sample]:
         if not self._waiting:
@@ -145,14 +147,6 @@ class Figures:
         predicates = {str(hold["predicate"]) for hold in self._waiting["holds"]} or {""}
         phase = str(self._waiting["phase"])
         return [({"phase": phase, "predicate": one}, seconds) for one in sorted(predicates)]
-
-    def _family(self, name: str, meaning: str, samples: Iterable[Sample]) -> Iterable[str]:
-        name = f"orchestrate_{name}"
-        yield f"# HELP {name} {meaning}\n# TYPE {name} gauge\n"
-        for labels, value in samples:
-            named = {"cluster": self._cluster, **labels}
-            pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in named.items())
-            yield f"{name}{{{pairs}}} {value:.17g}\n"
 
     def _hold(self, at: float, predicate: str, subject: str) -> None:
         self._holds[predicate, subject] = None
@@ -166,6 +160,26 @@ class Figures:
         if not self._holds and self._held_since is not None:
             self._held += max(0.0, at - self._held_since)
             self._held_since = None
+
+
+def text_of(figures: Iterable[Figures], now: float) -> str:
+    """The metrics of several clusters for Prometheus, whose format has each metric in one place."""
+    meanings: dict[str, str] = {}
+    samples: dict[str, list[Sample]] = {}
+    for one in figures:
+        for name, meaning, own in one.families(now):
+            meanings[name] = meaning
+            samples.setdefault(name, []).extend(own)
+    return "".join(
+        f"# HELP {name} {meaning}\n# TYPE {name} gauge\n{''.join(_lines(name, samples[name]))}"
+        for name, meaning in meanings.items()
+    )
+
+
+def _lines(name: str, samples: Iterable[Sample]) -> Iterator[str]:
+    for labels, value in samples:
+        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        yield f"{name}{{{pairs}}} {value:.17g}\n"
 
 
 def _escaped(text: str) -> str:
@@ -256,7 +270,7 @@ class Textfile:
             with self._changed:
                 self._changed.wait_for(lambda: self._dirty or self._until is not None, timeout=BEAT_SECONDS)
                 closing, self._dirty = self._until is not None, False
-                text = self._figures.text(self._now())
+                text = text_of((self._figures,), self._now())
             self._write(text)
             with self._changed:
                 self._changed.wait_for(lambda: self._until is not None, timeout=_PAUSE_SECONDS)

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestrator.serve.board import Board, Shown
+from orchestrator.serve.board import METRICS, Board, Shown
 
 _ALIVE: Final = 15.0
 """Seconds after which a viewer without news is sent an empty line, so that no proxy ends the connection."""
@@ -124,7 +124,7 @@ def application(board: Board, *, hosts: Collection[str], token: str | None = Non
         return StreamingResponse(_events(board, _run_of(request)), media_type="text/event-stream")
 
     async def metrics(_request: Request) -> Response:
-        await board.fresh()
+        await board.fresh(METRICS)
         if board.last is None or board.trouble:
             return PlainTextResponse(f"{board.trouble}\n", 503)
         return Response(board.last.metrics, media_type=_METRICS)

@@ -44,7 +44,7 @@ class Look:
     Attributes:
         listing: all runs.
         runs: those that were asked for, if they exist.
-        metrics: for Prometheus.
+        metrics: for Prometheus, if they were asked for.
     """
 
     listing: Shown
@@ -52,12 +52,16 @@ class Look:
     metrics: str = ""
 
 
+METRICS: Final = "*"
+"""Asked for like a run; no run has this name."""
+
+
 class Board:
     """The last look, and what is wrong since.
 
     Args:
-        look: reads the list and these runs. It is called in a thread, never twice at a time. The viewers are
-            shown its `OrchestratorError`, with what was read before.
+        look: reads the list and these runs, and perhaps `METRICS`. It is called in a thread, never twice at a
+            time. The viewers are shown its `OrchestratorError`, with what was read before.
         every: seconds between two looks.
         late: seconds after which a look that has not ended is trouble.
 

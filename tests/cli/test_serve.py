@@ -111,6 +111,15 @@ def test_runs_and_a_run_are_pages_and_the_same_as_json(server: Served) -> None:
     assert json.loads(server.get("healthz").text) == {"status": "ok"}
 
 
+def test_metrics_are_those_of_the_last_run_of_each_cluster(server: Served) -> None:
+    answer = server.get("metrics")
+    lines = answer.text.splitlines()
+    assert (answer.code, answer.headers["content-type"][:10]) == (200, "text/plain")
+    assert 'orchestrate_run_outcome{cluster="lab",outcome="done"} 1' in lines
+    assert 'orchestrate_run_nodes{cluster="lab",phase="recovered"} 3' in lines
+    assert any(line.startswith('orchestrate_last_success_timestamp_seconds{cluster="lab"}') for line in lines)
+
+
 def test_pages_load_nothing_from_elsewhere_nor_from_the_root(server: Served) -> None:
     for path in ("", f"runs/{RUN}"):
         answer = server.get(path)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from orchestrator.around.metrics import Figures, text_of
+from orchestrator.around.story import Seen
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.cli.work.report import redactor
@@ -18,10 +20,11 @@ from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor
 from orchestrator.runs.report import facts_of_run
+from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone
 from orchestrator.runtime.store import RunEntry, StateStore
-from orchestrator.serve.board import Board, Look, Shown
+from orchestrator.serve.board import METRICS, Board, Look, Shown
 from orchestrator.view.history import PastRun, history_object, past_run
 from orchestrator.view.report.facts import as_json, cleaned
 from orchestrator.view.report.page import history_page, run_page
@@ -121,6 +124,7 @@ class _Looks:
         self._followed: dict[str, _Followed] = {}
         self._past: dict[RunEntry, PastRun | None] = {}
         self._listing: tuple[object, Shown] | None = None
+        self._counted: dict[str, tuple[Figures, int]] = {}
 
     def look(self, runs: Collection[str]) -> Look:
         """The list, and the pages of these runs.
@@ -132,7 +136,30 @@ class _Looks:
         by_id = {entry.run: entry for entry in entries}
         self._followed = {run: one for run, one in self._followed.items() if run in runs}
         shown = {run: self._page(by_id[run]) for run in runs if run in by_id}
-        return Look(listing=self._list(entries[:_LISTED]), runs=shown)
+        metrics = self._metrics(entries) if METRICS in runs else ""
+        return Look(listing=self._list(entries[:_LISTED]), runs=shown, metrics=metrics)
+
+    def _metrics(self, entries: Sequence[RunEntry]) -> str:
+        """Of the last run of each cluster."""
+        newest: dict[str, RunEntry] = {}
+        done: dict[str, float] = {}
+        for entry in entries:
+            newest.setdefault(entry.cluster, entry)
+            if entry.outcome is Outcome.DONE and entry.ended is not None:
+                done[entry.cluster] = max(entry.ended, done.get(entry.cluster, 0.0))
+        counted = {
+            run: one for run, one in self._counted.items() if any(e.run == run for e in newest.values())
+        }
+        for cluster, entry in newest.items():
+            figures, last = counted.get(entry.run) or (Figures(cluster, done.get(cluster)), 0)
+            records = self._store.replay(entry.run, after=last)
+            for record in records:
+                line = {**encode_event(record.event), "run": record.run, "sequence": record.sequence}
+                figures.see(Seen(at=record.at, line=line, text=""))
+            counted[entry.run] = figures, last + len(records)
+        self._counted = counted
+        text = text_of((figures for figures, _ in counted.values()), self._context.clock.now())
+        return Redactor()(text)
 
     def _page(self, entry: RunEntry) -> Shown:
         followed = self._followed.get(entry.run)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.around import metrics
-from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, write_whole
+from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, text_of, write_whole
 from orchestrator.around.story import Seen
 from orchestrator.around.ways import Told
 from orchestrator.model.gate_event import GATES_OPEN
@@ -56,7 +56,7 @@ def figures(*events: Seen, now: float = 100.0, last: float | None = None) -> dic
     made = Figures("prod", last)
     for one in events:
         made.see(one)
-    return samples(made.text(1000.0 + now))
+    return samples(text_of((made,), 1000.0 + now))
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_what_is_waited_for_is_of_few_names() -> None:
     made.wait_for(
         {"phase": "gated", "seconds": 3.0, "holds": [{"predicate": "p"}, {"predicate": "p"}]}, 1000.0
     )
-    assert samples(made.text(1007.0))['run_waiting_seconds{phase="gated",predicate="p"}'] == 10
+    assert samples(text_of((made,), 1007.0))['run_waiting_seconds{phase="gated",predicate="p"}'] == 10
     made.wait_for({"phase": "down", "seconds": 3.0, "holds": []}, 1000.0)
-    assert samples(made.text(1000.0))['run_waiting_seconds{phase="down",predicate=""}'] == 3
+    assert samples(text_of((made,), 1000.0))['run_waiting_seconds{phase="down",predicate=""}'] == 3
     made.wait_for({}, 1000.0)
-    assert "run_waiting_seconds{" not in made.text(1000.0)
+    assert "run_waiting_seconds{" not in text_of((made,), 1000.0)
 
 
 def test_the_names_are_those_of_the_program() -> None:
@@ -114,7 +114,18 @@ def test_the_names_are_those_of_the_program() -> None:
 
 def test_a_name_of_a_cluster_cannot_break_the_format() -> None:
     made = Figures('a"} 1\nx{b="\\', None)
-    assert r'{cluster="a\"} 1\nx{b=\"\\",run=""}' in made.text(0.0)
+    assert r'{cluster="a\"} 1\nx{b=\"\\",run=""}' in text_of((made,), 0.0)
+
+
+def test_each_metric_of_several_clusters_is_in_one_place() -> None:
+    text = text_of((Figures("a", 1.0), Figures("b", None)), 0.0)
+    assert text.count("# TYPE orchestrate_run_info gauge") == 1
+    (place,) = [part for part in text.split("# HELP ") if part.startswith("orchestrate_run_info ")]
+    assert [line for line in place.splitlines() if line.startswith("orchestrate")] == [
+        "orchestrate_run_info The last run of the cluster.",
+        'orchestrate_run_info{cluster="a",run=""} 1',
+        'orchestrate_run_info{cluster="b",run=""} 1',
+    ]
 
 
 def test_the_file_is_replaced_whole_and_readable(tmp_path: Path) -> None:
