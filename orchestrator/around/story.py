@@ -11,6 +11,14 @@ from typing import Any, Final
 
 from orchestrator.config.around import On
 
+READ: Final = frozenset(
+    {
+        *("deposed", "gate_closed", "gate_opened", "hold", "holds_cleared", "node_recovered", "notified"),
+        *("not_notified", "phase_entered", "restore_begun", "run_finished", "run_resumed", "run_started"),
+        *("second_failure", "wave_finished", "wave_gave_way", "wave_started"),
+    }
+)
+"""Names of the events that are read around a run. Others need not be encoded."""
 _AGAIN: Final = ("run_resumed", "restore_begun")
 _ENDINGS: Final = {"done": On.DONE, "restored": On.DONE, "paused": On.PAUSED}
 ENDS: Final = (On.DONE, On.PAUSED, On.STOOD_DOWN)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from orchestrator.around.beside import Beside
-from orchestrator.around.story import Seen
+from orchestrator.around.story import READ, Seen
 from orchestrator.around.ways import Told, require_usable
 from orchestrator.config.around import Around
 from orchestrator.engine.situation import Decision
@@ -115,7 +115,7 @@ class Surrounded:
         self._events: list[Event] = [record.event for record in past]
         self._lost: list[NotNotified] = []
         self._beside: Beside | None = None
-        seen = [self._seen(record) for record in past]
+        seen = self._seen(past)
         self._safely(lambda: self._begin(around, told, seen))
 
     def _begin(self, around: Around, told: Told, past: Sequence[Seen]) -> None:
@@ -127,7 +127,7 @@ class Surrounded:
         """These were committed."""
         self._reporter.events(records)
         self._events += [record.event for record in records]
-        self._with(lambda beside: beside.seen([self._seen(record) for record in records]))
+        self._with(lambda beside: beside.seen(self._seen(records)))
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """A decision was made."""
@@ -164,14 +164,13 @@ class Surrounded:
             said = "\n".join(summary_lines(end))
         self._with(lambda beside: beside.end(said))
 
-    def _seen(self, record: Record) -> Seen:
-        line = {
-            "ts": stamp(record.at),
-            "run": record.run,
-            "sequence": record.sequence,
-            **encode_event(record.event),
-        }
-        return Seen(at=record.at, line=line, text=self._sentences(record.event))
+    def _seen(self, records: Sequence[Record]) -> list[Seen]:
+        """The public events that are read: encoding all would delay the resume of a long run by a second."""
+        return [
+            Seen(at=record.at, line=_line(record), text=self._sentences(record.event))
+            for record in records
+            if record.event.event in READ
+        ]
 
     def _with(self, work: Callable[[Beside], None]) -> None:
         beside = self._beside
@@ -184,3 +183,9 @@ class Surrounded:
         except Exception as defect:  # noqa: BLE001  (what surrounds a run must not end it)
             self._beside = None
             self._warn(f"messages about the run end here: a defect of the program: {defect!r}")
+
+
+def _line(record: Record) -> dict[str, object]:
+    """A record as in `--output json`."""
+    about = {"ts": stamp(record.at), "run": record.run, "sequence": record.sequence}
+    return {**about, **encode_event(record.event)}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import ast
+import inspect
+from dataclasses import fields
+from typing import Any, Final, get_args
 
 import pytest
 
-from orchestrator.around.story import Message, Seen, Story, last_attempt, sent_already
+from orchestrator.around import metrics, silence, story
+from orchestrator.around.story import READ, Message, Seen, Story, last_attempt, sent_already
 from orchestrator.config.around import On
+from orchestrator.model.event import Event
+from orchestrator.model.phase import Phase
 
 EVERYTHING: Final = frozenset(On)
 
@@ -105,6 +111,20 @@ def test_one_message_a_hold_names_all_that_hold() -> None:
 def test_the_end_is_said_with_the_summary() -> None:
     (message,) = told([ended("done")])
     assert (message.text, message.line["outcome"]) == ("the summary", "done")
+
+
+def test_every_event_that_is_read_is_public() -> None:
+    """Each name in a `case` or a comparison of the folds is one that is encoded for them, and is an event."""
+    public = {str(next(f.default for f in fields(kind) if f.name == "event")) for kind in get_args(Event)}
+    named = {
+        node.value
+        for module in (story, silence, metrics)
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Constant) and node.value in public
+    }
+    made_here = {"silence_created", "silence_renewed", "silence_ended"}
+    phases = {phase.value for phase in Phase}
+    assert named - made_here - phases == READ
 
 
 def test_what_the_journal_has_of_messages() -> None:
