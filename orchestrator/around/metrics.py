@@ -263,6 +263,8 @@ class Textfile:
         """Wait for that."""
         if self._thread is not None and self._until is not None:
             self._thread.join(max(0.0, self._until - self._clock()))
+            if self._thread.is_alive():
+                self._fault("it was not written before the end of the run")
 
     def _work(self) -> None:
         closing = False
@@ -279,10 +281,13 @@ class Textfile:
         try:
             write_whole(self._path, self._told.redact(text))
         except OSError as error:
-            if not self._failed:
-                self._failed = True
-                why = one_line(f"{self._path}: {error.strerror or type(error).__name__}")
-                about = {"target": "textfile", "on": "metrics", "of": self._last, "why": why}
-                self._record({"event": "not_notified", **about})
+            self._fault(error.strerror or type(error).__name__)
         else:
             self._failed = False
+
+    def _fault(self, why: str) -> None:
+        """Record a failure, once until the file can be written again."""
+        if not self._failed:
+            self._failed = True
+            about = {"target": "textfile", "on": "metrics", "of": self._last}
+            self._record({"event": "not_notified", **about, "why": one_line(f"{self._path}: {why}")})

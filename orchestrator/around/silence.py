@@ -280,6 +280,8 @@ class Silences:
         """Wait for that."""
         if self._thread is not None and self._until is not None:
             self._thread.join(max(0.0, self._until - self._clock()))
+            if self._thread.is_alive():
+                self._fault("it did not answer before the end of the run")
 
     def _work(self) -> None:
         pause: float | None = 0.0

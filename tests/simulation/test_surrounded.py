@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from orchestrator.around import beside
+from orchestrator.around import beside, silence
 from orchestrator.around.story import Message
 from orchestrator.around.ways import Told
-from orchestrator.config.around import Around, On, Target
+from orchestrator.config.around import Alertmanager, Around, On, Target
 from orchestrator.engine.estimate import last_of_run
 from orchestrator.model.action import StopNode
 from orchestrator.model.around_event import Notified, NotNotified
@@ -152,6 +153,11 @@ def _big(_asked: object, wire: Wire) -> None:
         wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n" + bytes(10 * 1024 * 1024))
 
 
+def _huge(_asked: object, wire: Wire) -> None:
+    with suppress(OSError):
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n" + bytes(17 * 1024 * 1024))
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -183,6 +189,42 @@ def test_no_receiver_changes_what_a_run_does(
     assert why in lost[-1].why
     (line,) = said
     assert line.startswith("2 messages not delivered to chat: ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (hang, "it did not answer before the end of the run"),
+        (None, "connection refused"),
+        (reply({}, status=500), "500 So"),
+        (reply({}, status=302, headers={"Location": "http://127.0.0.1:1/"}), "it redirects"),
+        (reply({}), "the answer is no list of silences"),
+        (_huge, "the answer is larger than 16777216 bytes"),
+    ],
+)
+def test_no_alertmanager_changes_what_a_run_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Callable[..., None] | None, why: str
+) -> None:
+    alone, said = SCENE.play(), list[str]()
+    monkeypatch.setattr(beside, "END_SECONDS", 1.0)
+    monkeypatch.setattr(silence, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(Process, "warn", lambda _self, line: said.append(line))
+    told = Told(resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run="")
+    with ScriptedServer() as server:
+        if answer is not None:
+            server.on("/api/v2/silences", answer)
+        at = Alertmanager(url=server.url, matchers=({"instance": "{host}"},), at_most=3600.0)
+        around = Around(alertmanager=at, textfile=tmp_path / "gone" / "o.prom")
+        monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, told))
+        if answer is None:
+            server.close()
+        surrounded = SCENE.play()
+    assert _times(surrounded) == _times(alone)
+    lost = {event.on: event for event in surrounded.found(NotNotified)}
+    assert why in lost["silence"].why
+    assert "No such file" in lost["metrics"].why
+    (line,) = said
+    assert "not delivered to " in line
 
 
 def _times(played: Played) -> list[tuple[float, str]]:
