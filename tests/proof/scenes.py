@@ -38,7 +38,7 @@ from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
 from tests.simulation.scene import ES1, ES2, ES3, Scene, asked
-from tests.simulation.scenes import ordinary, returning, riak
+from tests.simulation.scenes import beginnings, ordinary, returning, riak
 from tests.simulation.upgrading import TARGET, upgrading
 from tests.simulation.wide import Life
 from tests.simulation.zones import by_zone, zoned
@@ -151,8 +151,8 @@ def interrupted_while_a_node_is_down() -> None:
 
 
 def _row(begins: str) -> Callable[[], object]:
-    """The row of ordinary nights, copies that do not return or Riak's nights whose name begins so."""
-    rows = (*ordinary.SCENES, *returning.SCENES, *riak.SCENES)
+    """The row of ordinary nights, copies that do not return, Riak's nights or gates whose name begins so."""
+    rows = (*ordinary.SCENES, *returning.SCENES, *riak.SCENES, *beginnings.SCENES)
     (scene,) = (each for each in rows if each.name.startswith(begins))
 
     def play() -> None:
@@ -492,6 +492,8 @@ SCENES: Final[Mapping[str, Callable[[], object]]] = {
     **SCENARIOS,
     **{name: scenario for name, (_, scenario) in OF_OVERLAP.items()},
     **{scene.__name__: scene for scene in _here()},
+    "an_alert_fires": _row("alertmanager: an alert that begins during the run holds it, after"),
+    "an_alert_fires_again": _row("alertmanager: one that was resolved and fires again"),
     "a_stop_is_refused": _row("a call that fails once ends no run: stop REFUSED"),
     "a_node_is_rescued": _row("rescued: an index made between"),
     "a_disk_is_full": _row("DiskFills"),
