@@ -41,7 +41,9 @@ PARTS: Final = {
         "silences in a real Alertmanager, and messages of a real run",
         ("orchestrator/around", "orchestrator/runs"),
     ),
-    "gates": Part("gates on a real RabbitMQ and a real Prometheus", ("orchestrator/runtime",)),
+    "gates": Part(
+        "gates on a real RabbitMQ, a real Prometheus and a real Alertmanager", ("orchestrator/runtime",)
+    ),
     "generations": Part("restarts on one version of each generation of the servers", _ELASTICSEARCH),
     "hosts": Part("restarts of real hosts with systemd and sshd: under load, with faults, when due", _HOSTS),
     "kills": Part("chains of SIGKILL on real nodes: a kill at every event", _RUNS),

@@ -1,4 +1,4 @@
-"""Gates on real servers: a queue of RabbitMQ and a metric of Prometheus, while real nodes are restarted."""
+"""Gates on real servers, while real nodes are restarted: RabbitMQ, Prometheus and Alertmanager."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 import urllib3
@@ -75,16 +75,14 @@ class Exporter:
 
 
 @dataclass(kw_only=True)
-class Prometheus:
-    """One server that scrapes the exporter twice a second; `stop` ends it by its id.
+class Server:
+    """A server of our own on a free port of loopback; `stop` ends it by its id.
 
     Attributes:
         folder: its own.
-        exporter: what it scrapes.
     """
 
     folder: Path
-    exporter: Exporter
     port: int = field(default_factory=free_port)
     _process: subprocess.Popen[bytes] | None = None
 
@@ -93,37 +91,6 @@ class Prometheus:
         """Of the API, without its path."""
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> Prometheus:
-        """Start it, and wait until it shows the gauge."""
-        program = needs("prometheus")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        config = self.folder / "prometheus.yml"
-        content = {
-            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
-            "scrape_configs": [
-                {"job_name": "lab", "static_configs": [{"targets": [self.exporter.address]}]},
-            ],
-        }
-        config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  (a server of our own)
-                [
-                    program,
-                    f"--config.file={config}",
-                    f"--storage.tsdb.path={self.folder / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{self.port}",
-                ],
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-            )
-        try:
-            self.await_gauge(self.exporter.value)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
     def stop(self) -> None:
         """End it at once."""
         process, self._process = self._process, None
@@ -131,30 +98,134 @@ class Prometheus:
             process.kill()
             process.wait()
 
-    def set(self, value: float) -> None:
-        """Let the exporter tell another value, and return when the server shows it."""
-        self.exporter.value = value
-        self.await_gauge(value)
+    def begin(self, *argv: str, until: Callable[[], bool]) -> None:
+        """Start this command line, and return when that is so."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(argv, cwd=self.folder, stdout=log, stderr=log)  # noqa: S603  (our own)
+        try:
+            self.wait(until)
+        except BaseException:
+            self.stop()
+            raise
 
-    def await_gauge(self, value: float) -> None:
-        """Return when the server shows this value."""
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Return when that is so."""
         limit = time.monotonic() + WAIT_SECONDS
-        while self._shown() != value:
+        while not until():
             log = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
             assert self._process is not None, log
             assert self._process.poll() is None, log
             assert time.monotonic() < limit, log
             time.sleep(0.1)
 
-    def _shown(self) -> float | None:
+    def ask(self, method: str, path: str, body: object = None, **fields: str) -> Any:
+        """The answer of the API; None while there is none."""
         with contextlib.suppress(urllib3.exceptions.HTTPError):
             answer = urllib3.request(
-                "GET", f"{self.url}/api/v1/query", fields={"query": GAUGE}, retries=False, timeout=5.0
+                method,
+                f"{self.url}{path}?{urlencode(fields)}",
+                body=None if body is None else json.dumps(body),
+                headers={"Content-Type": "application/json"},
+                retries=False,
+                timeout=5.0,
             )
             if answer.status == 200:
-                samples = json.loads(answer.data)["data"]["result"]
-                return float(samples[0]["value"][1]) if samples else None
+                return json.loads(answer.data or b"{}")
         return None
+
+
+@dataclass(kw_only=True)
+class Alertmanager(Server):
+    """One Alertmanager without peers."""
+
+    def start(self) -> Alertmanager:
+        """Start it, and wait until it answers."""
+        program = needs("prometheus-alertmanager")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "alertmanager.yml"
+        content = {"route": {"receiver": "none"}, "receivers": [{"name": "none"}]}
+        config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
+        self.begin(
+            program,
+            f"--config.file={config}",
+            f"--storage.path={self.folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            "--cluster.listen-address=",
+            until=lambda: self._names() == [],
+        )
+        return self
+
+    def fire(self, **labels: str) -> None:
+        """Let an alert of the cluster fire for an hour."""
+        alert = {"labels": {"cluster": "lab", **labels}, "endsAt": _from_now(3600.0)}
+        assert self.ask("POST", "/api/v2/alerts", [alert]) is not None
+
+    def silence(self, alertname: str) -> None:
+        """Silence the alerts of that name for an hour."""
+        matcher = {"name": "alertname", "value": alertname, "isRegex": False, "isEqual": True}
+        times = {"startsAt": _from_now(-1.0), "endsAt": _from_now(3600.0)}
+        silence = {"matchers": [matcher], **times, "createdBy": "x", "comment": "x"}
+        assert self.ask("POST", "/api/v2/silences", silence) is not None
+
+    def await_alerts(self, *names: str) -> None:
+        """Return when these alerts fire, and no others."""
+        self.wait(lambda: self._names() == sorted(names))
+
+    def _names(self) -> list[str] | None:
+        alerts = self.ask("GET", "/api/v2/alerts")
+        return None if alerts is None else sorted(alert["labels"]["alertname"] for alert in alerts)
+
+
+def _from_now(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+
+
+@dataclass(kw_only=True)
+class Prometheus(Server):
+    """One Prometheus that scrapes the exporter twice a second.
+
+    Attributes:
+        exporter: what it scrapes.
+        alerts: where it sends its alert, `Low` while the gauge is below 500; None without one.
+    """
+
+    exporter: Exporter
+    alerts: Alertmanager | None = None
+
+    def start(self) -> Prometheus:
+        """Start it, and wait until it shows the gauge."""
+        program = needs("prometheus")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "prometheus.yml"
+        every = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "500ms")
+        scraped = {"job_name": "lab", "static_configs": [{"targets": [self.exporter.address]}]}
+        content: dict[str, Any] = {"global": every, "scrape_configs": [scraped]}
+        if self.alerts is not None:
+            targets = [self.alerts.url.removeprefix("http://")]
+            content["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": targets}]}]}
+            content["rule_files"] = ["rules.yml"]
+            rule = {"alert": "Low", "expr": f"sum({GAUGE}) < 500", "labels": {"cluster": "lab"}}
+            rules = {"groups": [{"name": "lab", "rules": [rule]}]}
+            (self.folder / "rules.yml").write_text(json.dumps(rules), encoding="utf-8")
+        config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
+        self.begin(
+            program,
+            f"--config.file={config}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            until=lambda: self._shown() == self.exporter.value,
+        )
+        return self
+
+    def set(self, value: float) -> None:
+        """Let the exporter tell another value, and return when the server shows it."""
+        self.exporter.value = value
+        self.wait(lambda: self._shown() == value)
+
+    def _shown(self) -> float | None:
+        answer = self.ask("GET", "/api/v1/query", query=GAUGE)
+        samples = answer["data"]["result"] if answer else []
+        return float(samples[0]["value"][1]) if samples else None
 
 
 SERVER: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
@@ -354,6 +425,29 @@ def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
         exporter.close()
 
 
+@pytest.fixture
+def alerts(tmp_path: Path) -> Iterator[Alertmanager]:
+    server = Alertmanager(folder=tmp_path / "alertmanager")
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def alerting(tmp_path: Path, alerts: Alertmanager) -> Iterator[Prometheus]:
+    """A Prometheus whose gauge is low, so that its alert fires."""
+    exporter = Exporter(20.0)
+    server = Prometheus(folder=tmp_path / "prometheus", exporter=exporter, alerts=alerts)
+    try:
+        server.start()
+        alerts.await_alerts("Low")
+        yield server
+    finally:
+        server.stop()
+        exporter.close()
+
+
 def gated(gate: Mapping[str, Any], limit: str = "5m") -> dict[str, Any]:
     """A playbook with one gate."""
     return {"gates": [gate], "deadlines": {"hold": "15s", "gate": limit}}
@@ -498,6 +592,88 @@ def test_a_metric_that_is_low_holds_a_run_until_it_rises(
     assert code == 0, lines[-1]
     opened = events(lines, "gate_opened")
     assert [line["evidence"] for line in opened] == [f"sum({GAUGE}) is 600, at least 500 wanted"]
+    assert_restarted_once(lab, before, nodes=["es1"])
+
+
+def on_alerts(alerts: Alertmanager, limit: str = "5m") -> dict[str, Any]:
+    matchers = ['cluster="lab"', "alertname=~Low|Full|Old"]
+    return gated({"alertmanager": {"url": alerts.url, "matchers": matchers, "timeout": "3s"}}, limit)
+
+
+def test_an_alert_that_begins_during_a_run_holds_it_also_after_a_kill(
+    process_cluster: ProcessCluster, alerts: Alertmanager, tmp_path: Path
+) -> None:
+    """What fired before the run does not; a silence ends the hold."""
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    alerts.fire(alertname="Old")
+    alerts.fire(alertname="Full", cluster="another")
+    fired = tmp_path / "fired"  # the node stays down until the alert fires, however busy the machine is
+    hooks = {"while_stopped": [{"run": f"until [ -e {fired} ]; do sleep 0.1; done", "local": True}]}
+    book = {**on_alerts(alerts), "hooks": hooks}
+    said = '1 alert fires: Full{cluster="lab",instance="es1:9100"}'
+    with Begun(lab, tmp_path, "restart", *TWO, playbook=book) as run:
+        run.wait_for(a_stop)
+        alerts.fire(alertname="Full", instance="es1:9100")
+        fired.touch()
+        run.wait_for(a_return)
+        closed = run.wait_for(is_closed)
+        assert (closed["evidence"], closed["count"], closed["subjects"]) == (said, 1, [said[15:]])
+        assert_nothing_is_stopped(lab, before, 1)  # and the block kills it
+    with Begun(lab, tmp_path, "resume", playbook=book) as run:
+        assert run.wait_for(is_closed)["evidence"] == said
+        assert_nothing_is_stopped(lab, before, 1)
+        alerts.silence("Full")
+        code, lines = run.end()
+    assert code == 0, lines[-1]
+    assert [line["evidence"] for line in events(lines, "gate_opened")] == ["no alert fires (2 exempt)"]
+    assert events(lines, "alerts_at_start") == [], "they are those of the first process"
+    assert_restarted_once(lab, before, nodes=TWO[1::2])
+
+
+def test_an_alert_that_fires_again_is_new_until_it_is_accepted(
+    process_cluster: ProcessCluster, alerting: Prometheus, alerts: Alertmanager, tmp_path: Path
+) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    fired = tmp_path / "fired"
+    hooks = {"while_stopped": [{"run": f"until [ -e {fired} ]; do sleep 0.1; done", "local": True}]}
+    book = {**on_alerts(alerts, LIMIT), "hooks": hooks}
+    with Begun(lab, tmp_path, "restart", *TWO, playbook=book) as run:
+        run.wait_for(a_stop)
+        alerting.set(1000.0)
+        alerts.await_alerts()
+        alerting.set(20.0)
+        alerts.await_alerts("Low")
+        fired.touch()
+        code, lines = run.end()
+    assert code == 3, lines[-1]
+    assert [len(line["alerts"]) for line in events(lines, "alerts_at_start")] == [1]
+    assert 'alertmanager: 1 alert fires: Low{cluster="lab"}' in str(the_end(lines))
+    assert_put_back(lab, before)
+    assert len(reborn(lab, before)) == 1
+    code, lines = orchestrate(lab, tmp_path, "resume", "--accept-alert", "Low", playbook=book)
+    assert code == 0, lines[-1]
+    assert events(lines, "run_resumed")[0]["accept_alerts"] == ["Low"]
+    assert_restarted_once(lab, before, nodes=TWO[1::2])
+
+
+def test_an_alertmanager_that_does_not_answer_holds_the_run(
+    process_cluster: ProcessCluster, alerts: Alertmanager, tmp_path: Path
+) -> None:
+    """The alerts of the start are those of its first answer."""
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    alerts.stop()
+    with Begun(lab, tmp_path, "restart", "--only", "es1", playbook=on_alerts(alerts)) as run:
+        closed = run.wait_for(is_closed)
+        assert closed["readable"] is False
+        assert closed["evidence"].endswith("connection refused"), closed
+        assert_nothing_is_stopped(lab, before, 0)
+        alerts.start()
+        code, lines = run.end()
+    assert code == 0, lines[-1]
+    assert [line["alerts"] for line in events(lines, "alerts_at_start")] == [{}]
     assert_restarted_once(lab, before, nodes=["es1"])
 
 
