@@ -600,7 +600,7 @@ def on_alerts(alerts: Alertmanager, limit: str = "5m") -> dict[str, Any]:
     return gated({"alertmanager": {"url": alerts.url, "matchers": matchers, "timeout": "3s"}}, limit)
 
 
-def test_an_alert_that_begins_during_a_run_holds_it_also_after_a_kill(
+def test_an_alert_that_begins_holds_a_run_also_after_a_kill(
     process_cluster: ProcessCluster, alerts: Alertmanager, tmp_path: Path
 ) -> None:
     """What fired before the run does not; a silence ends the hold."""
