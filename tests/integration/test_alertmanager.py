@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,9 +25,10 @@ from orchestrator.simulation.mishaps import Crash
 from orchestrator.simulation.world import World
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.fakes.smtp import MailServer
+from tests.integration.alerting import WAIT_SECONDS
+from tests.integration.alerting import Alertmanager as Server
 from tests.integration.killing import QUICKEST, assert_restarted_once, prepare
 from tests.integration.restarting import Begun, events, orchestrate, restart
-from tests.ports import free_port
 from tests.simulation.play import cluster
 from tests.simulation.scene import Played, Scene, resume
 from tests.tools import needs
@@ -38,65 +39,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="around")]
 
-WAIT_SECONDS: Final = 60.0
 BY_NODE: Final = {"instance": "{node}:9100"}
 OF_CLUSTER: Final = {"alertname": "ElasticsearchYellow"}
 SECRET: Final = "hunter2-hunter2"  # noqa: S105  (a test's own)
-
-
-@dataclass(kw_only=True)
-class Server:
-    """An Alertmanager of the test's own, on loopback."""
-
-    folder: Path
-    port: int = field(default_factory=free_port)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        program = needs("prometheus-alertmanager")
-        config = self.folder / "alertmanager.yml"
-        content = {"route": {"receiver": "none"}, "receivers": [{"name": "none"}]}
-        config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  (a server of our own)
-                [
-                    program,
-                    f"--config.file={config}",
-                    f"--storage.path={self.folder / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{self.port}",
-                    "--cluster.listen-address=",
-                ],
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-            )
-        until = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < until:
-            try:
-                if urllib3.request("GET", f"{self.url}/-/ready", retries=False).status == 200:
-                    return
-            except urllib3.exceptions.HTTPError:
-                time.sleep(0.1)
-        self.stop()
-        raise AssertionError((self.folder / "log").read_text())
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
-
-    def silences(self) -> list[dict[str, Any]]:
-        """All of them, with those that have expired."""
-        found: list[dict[str, Any]] = urllib3.request("GET", f"{self.url}/api/v2/silences").json()
-        return found
-
-    def live(self) -> list[dict[str, Any]]:
-        """Those that are not over."""
-        return [one for one in self.silences() if one["status"]["state"] != "expired"]
 
 
 @pytest.fixture(scope="module")
