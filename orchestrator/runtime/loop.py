@@ -263,8 +263,9 @@ class Loop:
         if decision.actions:
             self._act(decision.actions)
         elif decision.watch is not None:
-            with suppress(CommitInDoubt):  # they are kept, and written with the next events
-                self._write(self._sampled(), binding=False)
+            if samples := self._sampled():
+                with suppress(CommitInDoubt):  # they are kept, and written with the next events
+                    self._write(samples, binding=False)
             self._ports.listener.listen(decision.watch)
 
     def _sampled(self) -> Sequence[Event]:

@@ -1,10 +1,10 @@
 // Loads the page again when the server says that it has changed, and says so when the server is silent.
 "use strict";
 const own = document.currentScript;
-const note = document.getElementById("live");
 let loading = false, again = false;
 
 function say(text) {
+  const note = document.getElementById("live");  // a new one after each load
   note.textContent = text;
   note.hidden = !text;
 }

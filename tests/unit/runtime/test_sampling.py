@@ -65,3 +65,10 @@ def test_samples_change_nothing_else_in_a_journal() -> None:
     assert [(one.at, one.event) for one in others] == [(one.at, one.event) for one in plain]
     assert [one.event.health.value for one in samples] == ["green", *("yellow", "yellow", "green") * 3]
     assert all(one.event.read <= one.at for one in samples)
+
+
+def test_a_wait_without_a_sample_commits_nothing() -> None:
+    """Each commit is a write to the state, and a run waits for hours."""
+    simulation = Simulation(cluster(3))
+    assert play(simulation, simulation.begin(policy())).outcome is Outcome.DONE
+    assert [point for point in simulation.seams.passed if point.endswith("commit of ")] == []
