@@ -119,7 +119,7 @@ def application(board: Board, *, hosts: Collection[str], token: str | None = Non
 
     async def events(request: Request) -> Response:
         shown = await _shown(board, request)
-        if isinstance(shown, Response) and not board.trouble:
+        if isinstance(shown, Response) and not board.trouble_of(_run_of(request)):
             return shown  # there is no such run
         return StreamingResponse(_events(board, _run_of(request)), media_type="text/event-stream")
 
@@ -169,8 +169,8 @@ async def _shown(board: Board, request: Request) -> Shown | Response:
     await board.fresh(run)
     if (shown := board.shown(run)) is not None:
         return shown
-    if board.trouble:
-        return PlainTextResponse(f"the state cannot be read: {board.trouble}\n", 503)
+    if trouble := board.trouble_of(run):
+        return PlainTextResponse(f"the state cannot be read: {trouble}\n", 503)
     return PlainTextResponse("there is no such run\n", 404)
 
 
@@ -180,10 +180,10 @@ async def _events(board: Board, run: str | None) -> AsyncIterator[str]:
     yield f"retry: {int(2000 * board.every)}\n\n"
     while not board.closed:
         await board.fresh(run)
-        now = (board.shown(run), board.trouble)
+        now = (board.shown(run), board.trouble_of(run))
         if now != sent:
             sent, quiet = now, 0.0
-            yield f"data: {json.dumps({'trouble': board.trouble})}\n\n"
+            yield f"data: {json.dumps({'trouble': now[1]})}\n\n"
         elif quiet >= _ALIVE:
             quiet = 0.0
             yield ": nothing new\n\n"

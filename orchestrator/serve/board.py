@@ -43,12 +43,13 @@ class Look:
 
     Attributes:
         listing: all runs.
-        runs: those that were asked for, if they exist.
+        runs: those that were asked for, if they exist and can be read; `faults`: why others cannot.
         metrics: for Prometheus, if they were asked for.
     """
 
     listing: Shown
     runs: Mapping[str, Shown] = field(default_factory=dict)
+    faults: Mapping[str, str] = field(default_factory=dict)
     metrics: str = ""
 
 
@@ -94,6 +95,8 @@ class Board:
                 self.trouble = ""
             except OrchestratorError as error:
                 self.trouble = str(error)
+            except Exception as defect:  # noqa: BLE001  (said to every viewer; the next look may be better)
+                self.trouble = f"a defect of this program: {type(defect).__name__}: {defect}"
             self._ended, self._over = self._begun, time.monotonic()
             async with self._news:
                 self._news.notify_all()
@@ -121,6 +124,11 @@ class Board:
                 await self._news.wait_for(lambda: self._ended >= next_one)
         except TimeoutError:
             self.trouble = f"nothing could be read for {self._late:.0f} s"
+
+    def trouble_of(self, run: str | None) -> str:
+        """What is wrong with the page of a run, or of the list; empty if nothing is."""
+        fault = self.last.faults.get(run, "") if self.last is not None and run is not None else ""
+        return self.trouble or fault
 
     def close(self) -> None:
         """Let viewers that wait for news go."""

@@ -160,6 +160,21 @@ def test_a_state_that_cannot_be_read_is_said(console: Console) -> None:
         assert server.get().code == 200, "what was read before is still shown"
 
 
+def test_a_run_that_cannot_be_read_is_no_trouble_for_others(console: Console) -> None:
+    damaged = "20261001-0300-aaaa"
+    ended_run(console, run=damaged, at=1.0)
+    ended_run(console, at=2.0)
+    with closing(sqlite3.connect(console.state)) as other, other:
+        other.execute("DELETE FROM events WHERE run = ? AND sequence = 3", (damaged,))
+    with serving(console) as server:
+        refused = server.get(f"runs/{damaged}")
+        assert (refused.code, "is damaged" in refused.text) == (503, True)
+        assert server.get(f"runs/{RUN}").code == 200
+        listing = server.get()
+        assert (listing.code, "is damaged" in listing.text) == (200, True)
+        assert json.loads(server.get("healthz").text) == {"status": "ok"}
+
+
 def test_viewers_hold_back_no_commit(console: Console) -> None:
     """Fifty viewers, and more that read nothing of what they are sent: a writer still has the state."""
     ended_run(console)

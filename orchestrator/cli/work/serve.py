@@ -15,7 +15,7 @@ from orchestrator.cli.options import Output
 from orchestrator.cli.work.report import redactor
 from orchestrator.config.secrets import SecretResolver, parse_reference
 from orchestrator.engine.fold import replay
-from orchestrator.errors import ExitCode, UsageError
+from orchestrator.errors import ExitCode, JournalError, OrchestratorError, UsageError
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor
@@ -122,12 +122,12 @@ class _Looks:
     ) -> None:
         self._context, self._store, self._cluster, self._file = context, store, cluster, cluster_file
         self._followed: dict[str, _Followed] = {}
-        self._past: dict[RunEntry, PastRun | None] = {}
+        self._past: dict[RunEntry, PastRun | str | None] = {}
         self._listing: tuple[object, Shown] | None = None
         self._counted: dict[str, tuple[Figures, int]] = {}
 
     def look(self, runs: Collection[str]) -> Look:
-        """The list, and the pages of these runs.
+        """The list, and the pages of these runs. One that cannot be read is no trouble for the others.
 
         Raises:
             JournalError: the state cannot be read.
@@ -135,9 +135,16 @@ class _Looks:
         entries = self._store.runs(cluster=self._cluster)
         by_id = {entry.run: entry for entry in entries}
         self._followed = {run: one for run, one in self._followed.items() if run in runs}
-        shown = {run: self._page(by_id[run]) for run in runs if run in by_id}
+        shown: dict[str, Shown] = {}
+        faults: dict[str, str] = {}
+        for run in runs:
+            try:
+                if run in by_id:
+                    shown[run] = self._page(by_id[run])
+            except OrchestratorError as error:
+                faults[run] = str(error)
         metrics = self._metrics(entries) if METRICS in runs else ""
-        return Look(listing=self._list(entries[:_LISTED]), runs=shown, metrics=metrics)
+        return Look(listing=self._list(entries[:_LISTED]), runs=shown, faults=faults, metrics=metrics)
 
     def _metrics(self, entries: Sequence[RunEntry]) -> str:
         """Of the last run of each cluster."""
@@ -181,22 +188,30 @@ class _Looks:
         alive = {entry.run for entry in entries if entry.outcome is None and not provably_gone(entry.process)}
         key = (entries, alive)
         if self._listing is None or self._listing[0] != key:
-            self._past = {entry: self._past_of(entry) for entry in entries}
-            past = history_object([found for entry in reversed(entries) if (found := self._past[entry])])
+            ended = [entry for entry in reversed(entries) if entry.run not in alive]
+            self._past = {entry: self._past_of(entry) for entry in ended}
+            past = history_object(
+                [found for entry in ended if isinstance(found := self._past[entry], PastRun)]
+            )
+            faults = [found for found in self._past.values() if isinstance(found, str)]
             own = ("run", "cluster", "operator", "host")
             under_way = [
                 {name: getattr(entry, name) for name in own} for entry in entries if entry.run in alive
             ]
             links = {entry.run: f"runs/{quote(entry.run, safe='')}" for entry in entries}
-            clean = cleaned({"runs": past, "under_way": under_way}, Redactor())
-            html = history_page(clean["runs"], links, under_way=clean["under_way"])
+            clean = cleaned({"runs": past, "under_way": under_way, "faults": faults}, Redactor())
+            html = history_page(clean["runs"], links, live=clean)
             self._listing = key, Shown(html=html, data=clean)
         return self._listing[1]
 
-    def _past_of(self, entry: RunEntry) -> PastRun | None:
-        if entry not in self._past:
+    def _past_of(self, entry: RunEntry) -> PastRun | str | None:
+        """A run, or why it cannot be read."""
+        if entry in self._past:
+            return self._past[entry]
+        try:
             return past_run(self._store.replay(entry.run), entry.outcome, unwritten=entry.unwritten)
-        return self._past[entry]
+        except JournalError as error:
+            return str(error)
 
 
 def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool, gone: bool) -> Shown:

@@ -65,7 +65,7 @@ def history_page(
     links: Mapping[str, str],
     zone: tzinfo | None = None,
     *,
-    under_way: Sequence[Mapping[str, Any]] | None = None,
+    live: Mapping[str, Any] | None = None,
 ) -> str:
     """The page of past runs: seconds a node over the months, by version.
 
@@ -73,13 +73,13 @@ def history_page(
         runs: objects of `history --output json`, the oldest first.
         links: run to the address of its own page, for runs that have one.
         zone: of the times on the page; None is that of this machine.
-        under_way: runs that a process continues, for a page that a server keeps up to date.
+        live: for a page kept up to date, the runs that are `under_way`, and `faults` of others.
     """
     names = dict.fromkeys(run["cluster"] for run in runs)
     clusters = {name: [run for run in runs if run["cluster"] == name] for name in names}
     parts = {name: (of, charts.past_runs(of, zone)) for name, of in clusters.items()}
-    template = "history.html" if under_way is None else "live_history.html"
-    return _render(template, zone, clusters=parts, links=links, under_way=under_way)
+    template = "history.html" if live is None else "live_history.html"
+    return _render(template, zone, clusters=parts, links=links, live=live)
 
 
 def _render(template: str, zone: tzinfo | None, **values: Any) -> str:
