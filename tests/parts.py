@@ -41,6 +41,7 @@ PARTS: Final = {
         "silences in a real Alertmanager, and messages of a real run",
         ("orchestrator/around", "orchestrator/runs"),
     ),
+    "browser": Part("live pages in a real browser", ("orchestrator/serve", "orchestrator/view/report")),
     "gates": Part(
         "gates on a real RabbitMQ, a real Prometheus and a real Alertmanager", ("orchestrator/runtime",)
     ),
