@@ -13,6 +13,7 @@ import io
 import math
 import socket
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -64,6 +65,14 @@ def fault(error: Exception, seconds: float) -> str:
             return "it cannot be asked: the URL or the secret holds characters that HTTP does not take"
         case _:
             return f"connection broken ({type(error).__name__})"
+
+
+def basic(pair: str) -> str:
+    """The value of `Authorization` for `user:password`.
+
+    In UTF-8, as servers read it: the library's own `make_headers` takes Latin-1.
+    """
+    return f"Basic {b64encode(pair.encode()).decode('ascii')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ import json
 import re
 import threading
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Collection, Iterator
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
 
 REDACTED: Final = "[redacted]"
 SHORTEST_SECRET: Final = 4
@@ -52,6 +52,17 @@ _PATTERNS: Final = (
         re.DOTALL,
     ),
 )
+
+
+def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
+    """JSON with every text in it, also each name of an object, passed through `clean`."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(str(name)): cleaned(item, clean) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(item, clean) for item in value]
+    return value
 
 
 def end_of(text: str, most: int) -> str:

@@ -13,7 +13,7 @@ from orchestrator.around.metrics import Figures, Textfile
 from orchestrator.around.outbox import SEND_SECONDS, Outbox, Send
 from orchestrator.around.silence import Silences
 from orchestrator.around.story import Message, Seen, Story, last_attempt, sent_already
-from orchestrator.around.ways import Told, runs, sends
+from orchestrator.around.ways import RunContext, runs, sends
 from orchestrator.config.around import Around, On, RunHook, Target
 
 END_SECONDS: Final = 15.0
@@ -27,7 +27,7 @@ class Beside:
 
     Args:
         around: from the files of the run.
-        told: what messages need of the program.
+        context: what messages need of the program.
         past: the public events of earlier attempts.
         last_success: when a run of the cluster was last done; None if that is not known.
         duration: seconds in words.
@@ -37,7 +37,7 @@ class Beside:
     def __init__(
         self,
         around: Around,
-        told: Told,
+        context: RunContext,
         past: Sequence[Seen],
         *,
         duration: Callable[[float], str],
@@ -47,9 +47,9 @@ class Beside:
     ) -> None:
         self._clock, self._news = clock, SimpleQueue[Mapping[str, object]]()
         ways: list[tuple[Target | RunHook, float, Send]] = [
-            (one, SEND_SECONDS, sends(one, told)) for one in around.targets
+            (one, SEND_SECONDS, sends(one, context)) for one in around.targets
         ]
-        ways += [(one, one.timeout, runs(one, told)) for one in around.hooks]
+        ways += [(one, one.timeout, runs(one, context)) for one in around.hooks]
         self._end_seconds = max([END_SECONDS, *(hook.timeout + 1 for hook in around.hooks)])
         self._each: list[tuple[Story, Outbox]] = []
         known = sent_already(past)
@@ -62,13 +62,15 @@ class Beside:
 
         self._silences: Silences | None = None
         if around.alertmanager is not None:
-            self._silences = Silences(around.alertmanager, told, self._news.put, past, now=now, clock=clock)
+            self._silences = Silences(
+                around.alertmanager, context, self._news.put, past, now=now, clock=clock
+            )
 
         self._metrics: Textfile | None = None
         if around.textfile is not None:
-            figures = Figures(told.cluster, last_success)
+            figures = Figures(context.cluster, last_success)
             record = self._news.put
-            self._metrics = Textfile(around.textfile, figures, told, record, past, now=now, clock=clock)
+            self._metrics = Textfile(around.textfile, figures, context, record, past, now=now, clock=clock)
 
     def seen(self, batch: Sequence[Seen]) -> None:
         """These events were committed together."""

@@ -6,19 +6,17 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Final
 
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import Told
+from orchestrator.around.ways import RunContext
 from orchestrator.untrusted import one_line
+from orchestrator.whole_file import write_whole
 
 BEAT_SECONDS: Final = 15.0
 """The file is written at least so often; Prometheus reads it about as often."""
@@ -186,31 +184,13 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file, readable for all accounts: node_exporter has one of its own.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    number, beside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(number, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            os.fchmod(stream.fileno(), 0o644)
-        Path(beside).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(beside).unlink()
-        raise
-
-
 class Textfile:
     """Writes the metrics of a run from a thread, which may hang with the file system.
 
     Args:
         path: of the file.
         figures: of the run.
-        told: redaction.
+        context: redaction.
         record: takes events for the journal.
         past: public events of earlier attempts.
         now: the run's clock; `clock`: monotonic.
@@ -220,14 +200,14 @@ class Textfile:
         self,
         path: Path,
         figures: Figures,
-        told: Told,
+        context: RunContext,
         record: Callable[[Mapping[str, object]], None],
         past: Sequence[Seen],
         *,
         now: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._path, self._figures, self._told, self._record = path, figures, told, record
+        self._path, self._figures, self._context, self._record = path, figures, context, record
         self._now, self._clock = now, clock
         self._changed, self._dirty, self._failed = Condition(), False, False
         self._last = 0
@@ -279,7 +259,8 @@ class Textfile:
 
     def _write(self, text: str) -> None:
         try:
-            write_whole(self._path, self._told.redact(text))
+            # For all accounts: node_exporter has one of its own.
+            write_whole(self._path, self._context.redact(text), mode=0o644)
         except OSError as error:
             self._fault(error.strerror or type(error).__name__)
         else:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,8 +21,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import Told
+from orchestrator.around.ways import RunContext
 from orchestrator.around.web import NotSent, ask, tls_of
+from orchestrator.bounded_http import basic
 from orchestrator.config.around import Alertmanager
 from orchestrator.errors import ConfigError
 from orchestrator.untrusted import one_line
@@ -216,7 +216,7 @@ class Silences:
 
     Args:
         alertmanager: where.
-        told: secrets, redaction, and the run.
+        context: secrets, redaction, and the run.
         record: takes events for the journal.
         past: public events of earlier attempts.
         now: wall clock, in seconds since the epoch; `clock`: monotonic.
@@ -225,14 +225,20 @@ class Silences:
     def __init__(
         self,
         alertmanager: Alertmanager,
-        told: Told,
+        context: RunContext,
         record: Callable[[Mapping[str, object]], None],
         past: Sequence[Seen],
         *,
         now: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._at, self._told, self._record, self._now, self._clock = alertmanager, told, record, now, clock
+        self._at, self._context, self._record, self._now, self._clock = (
+            alertmanager,
+            context,
+            record,
+            now,
+            clock,
+        )
         self._waves = Waves(alertmanager.matchers, alertmanager.at_most)
         for seen in past:
             self._waves.see(seen)
@@ -335,7 +341,7 @@ class Silences:
 
     def _find(self, wanted: Mapping[Key, Wanted]) -> None:
         """Find the silences of this run: another process made them, or an answer was lost."""
-        of_run = re.compile(re.escape(f"orchestrate {self._told.run} wave ") + r"(\d+)$")
+        of_run = re.compile(re.escape(f"orchestrate {self._context.run} wave ") + r"(\d+)$")
         known = {live.id for live in self._live.values()}
         keys = {(key[0], want.matchers): key for key, want in wanted.items()}
         for one in self._listed():
@@ -400,7 +406,7 @@ class Silences:
     # Alertmanager ------------------------------------
 
     def _comment(self, wave: int) -> str:
-        return f"orchestrate {self._told.run} wave {wave}"
+        return f"orchestrate {self._context.run} wave {wave}"
 
     def _listed(self) -> list[Mapping[str, Any]]:
         found = json.loads(self._ask("GET", "silences"))
@@ -442,7 +448,7 @@ class Silences:
                 raise
 
     def _ask(self, method: str, path: str, body: object = None) -> bytes:
-        return call(self._at, self._told, method, path, body, seconds=self._left())
+        return call(self._at, self._context, method, path, body, seconds=self._left())
 
     def _left(self) -> float:
         if self._until is None:
@@ -463,7 +469,7 @@ class Silences:
     def _fault(self, why: str) -> None:
         """Record a failure, once until all is good again. What was asked may have been done all the same."""
         self._to_find = True
-        why = one_line(self._told.redact(why))
+        why = one_line(self._context.redact(why))
         if why not in self._failed:
             self._failed.add(why)
             with self._changed:
@@ -475,7 +481,7 @@ class Silences:
 
 def call(
     at: Alertmanager,
-    told: Told,
+    context: RunContext,
     method: str,
     path: str,
     body: object = None,
@@ -486,11 +492,11 @@ def call(
     headers = {}
     try:
         if at.auth is not None:
-            login = told.resolve(at.auth)
-            told.learn(login.partition(":")[2])
-            headers["Authorization"] = f"Basic {b64encode(login.encode()).decode('ascii')}"
+            login = context.resolve(at.auth)
+            context.learn(login.partition(":")[2])
+            headers["Authorization"] = basic(login)
         elif at.bearer is not None:
-            headers["Authorization"] = f"Bearer {told.resolve(at.bearer)}"
+            headers["Authorization"] = f"Bearer {context.resolve(at.bearer)}"
     except ConfigError as error:
         raise NotSent(str(error)) from None
     return ask(

@@ -10,7 +10,6 @@ import logging
 import shlex
 import smtplib
 import ssl
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -19,15 +18,17 @@ from importlib import import_module
 from importlib.util import find_spec
 from socket import SHUT_RDWR
 from threading import Timer
-from typing import Any, Final
+from typing import Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
 from orchestrator.around.web import NotSent, ask, tls_of
+from orchestrator.bounded_http import basic
 from orchestrator.config.around import MAIL, WEB, Around, RunHook, Target, check_target, scheme_of
 from orchestrator.config.secrets import SecretReference
 from orchestrator.errors import ConfigError, UsageError
+from orchestrator.redact import cleaned
 from orchestrator.untrusted import one_line
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -43,7 +44,7 @@ RunCommand = Callable[[str, str, float], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RunContext:
     """What messages need of the program and of the run.
 
     Attributes:
@@ -62,26 +63,14 @@ class Told:
     cluster: str
     run: str
 
-    def clean(self, value: Any) -> Any:
-        """A JSON value without secrets."""
-        match value:
-            case str():
-                return self.redact(value)
-            case Mapping():
-                return {key: self.clean(one) for key, one in value.items()}
-            case list() | tuple():
-                return [self.clean(one) for one in value]
-            case _:
-                return value
-
     def body(self, message: Message, text: str) -> dict[str, object]:
         """The JSON object of a message."""
         about = {"on": str(message.on), "text": text, "cluster": self.cluster, "run": self.run}
-        found: dict[str, object] = self.clean({**about, "event": message.line})
+        found: dict[str, object] = cleaned({**about, "event": message.line}, self.redact)
         return found
 
 
-def require_usable(around: Around, told: Told) -> None:
+def require_usable(around: Around, context: RunContext) -> None:
     """See that every message can be sent by this installation.
 
     Raises:
@@ -89,34 +78,34 @@ def require_usable(around: Around, told: Told) -> None:
         UsageError: a URL cannot be used, or needs Apprise, which is not installed.
     """
     for reference in around.references:
-        told.resolve(reference)
+        context.resolve(reference)
     for target in around.targets:
         try:
-            to = _resolved(target, told)
+            to = _resolved(target, context)
         except ValueError as error:
             raise UsageError(f"notify {target.name}: {error}") from None
         if scheme_of(to.url) not in (*WEB, *MAIL) and find_spec("apprise") is None:
             raise UsageError(f"notify {target.name}: {MISSING}")
 
 
-def sends(target: Target, told: Told) -> Send:
+def sends(target: Target, context: RunContext) -> Send:
     """What sends messages to a target. References are resolved for each message: a secret may change."""
 
     def send(message: Message, seconds: float) -> None:
         try:
-            to = _resolved(target, told)
+            to = _resolved(target, context)
         except (ConfigError, ValueError) as error:
-            raise NotSent(told.redact(f"its URL or secret: {error}")) from None
-        text = _filled(target.text, message, told)
+            raise NotSent(context.redact(f"its URL or secret: {error}")) from None
+        text = _filled(target.text, message, context)
         try:
             if scheme_of(to.url) in WEB:
-                _post(to, told.body(message, text), seconds)
+                _post(to, context.body(message, text), seconds)
             elif scheme_of(to.url) in MAIL:
-                _mail(to, _letter(to.url, message, text, told), seconds)
+                _mail(to, _letter(to.url, message, text, context), seconds)
             else:
-                _by_apprise(to.url, _subject(told), text)
+                _by_apprise(to.url, _subject(context), text)
         except NotSent as error:
-            raise NotSent(one_line(told.redact(str(error))), again=error.again) from None
+            raise NotSent(one_line(context.redact(str(error))), again=error.again) from None
 
     return send
 
@@ -131,36 +120,36 @@ class _Resolved:
     bearer: str | None = field(repr=False)
 
 
-def _resolved(target: Target, told: Told) -> _Resolved:
+def _resolved(target: Target, context: RunContext) -> _Resolved:
     """Look its secrets up. Raises `ConfigError`, or `ValueError` where the URL cannot be used."""
-    url = check_target(target.url if isinstance(target.url, str) else told.resolve(target.url))
-    told.learn(unquote(urlsplit(url).password or ""))
+    url = check_target(target.url if isinstance(target.url, str) else context.resolve(target.url))
+    context.learn(unquote(urlsplit(url).password or ""))
     return _Resolved(
         target=target,
         url=url,
-        password=told.resolve(target.password) if target.password else None,
-        bearer=told.resolve(target.bearer) if target.bearer else None,
+        password=context.resolve(target.password) if target.password else None,
+        bearer=context.resolve(target.bearer) if target.bearer else None,
     )
 
 
-def runs(hook: RunHook, told: Told) -> Send:
+def runs(hook: RunHook, context: RunContext) -> Send:
     """What gives messages to a hook of the run."""
 
     def send(message: Message, seconds: float) -> None:
-        given = json.dumps(told.clean(message.line), allow_nan=False)
+        given = json.dumps(cleaned(message.line, context.redact), allow_nan=False)
         line = f"cd {shlex.quote(hook.folder)} && {{ {hook.run}\n}}"
-        why = told.run_command(line, given, seconds)
+        why = context.run_command(line, given, seconds)
         if why is not None:
-            raise NotSent(one_line(told.redact(why)))
+            raise NotSent(one_line(context.redact(why)))
 
     return send
 
 
-def _filled(template: str, message: Message, told: Told) -> str:
-    words = {"cluster": told.cluster, "run": told.run, "on": str(message.on), "text": message.text}
+def _filled(template: str, message: Message, context: RunContext) -> str:
+    words = {"cluster": context.cluster, "run": context.run, "on": str(message.on), "text": message.text}
     head, *parts = template.split("{")  # in one pass: a value that looks like a placeholder stays
     filled = [f"{words[name]}{rest}" for name, _, rest in (part.partition("}") for part in parts)]
-    return told.redact("".join((head, *filled)))
+    return context.redact("".join((head, *filled)))
 
 
 def _post(to: _Resolved, body: Mapping[str, object], seconds: float) -> None:
@@ -170,7 +159,7 @@ def _post(to: _Resolved, body: Mapping[str, object], seconds: float) -> None:
         headers["Authorization"] = f"Bearer {to.bearer}"
     elif parts.username:
         login = f"{unquote(parts.username)}:{to.password or unquote(parts.password or '')}"
-        headers["Authorization"] = f"Basic {b64encode(login.encode()).decode('ascii')}"
+        headers["Authorization"] = basic(login)
     plain = to.url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1)
     ask(
         "POST",
@@ -182,21 +171,21 @@ def _post(to: _Resolved, body: Mapping[str, object], seconds: float) -> None:
     )
 
 
-def _subject(told: Told) -> str:
+def _subject(context: RunContext) -> str:
     """One subject for all mails of a run: some programs make a thread of equal subjects alone."""
-    return one_line(told.redact(f"{told.cluster}: run {told.run}"), 120)
+    return one_line(context.redact(f"{context.cluster}: run {context.run}"), 120)
 
 
-def _letter(url: str, message: Message, text: str, told: Told) -> EmailMessage:
+def _letter(url: str, message: Message, text: str, context: RunContext) -> EmailMessage:
     """The mail. Its id is that of the message, so a second copy can be recognised; all refer to the run's."""
     named = parse_qs(urlsplit(url).query)
     sender = named["from"][0]
     place = sender.rpartition("@")[2].strip("<> ") or "orchestrate"
-    run = one_line(told.redact(told.run))
+    run = one_line(context.redact(context.run))
     thread = f"<{run}@{place}>"
     letter = EmailMessage()
     letter["From"], letter["To"] = sender, ", ".join(named["to"])
-    letter["Subject"], letter["Date"] = _subject(told), formatdate(localtime=True)
+    letter["Subject"], letter["Date"] = _subject(context), formatdate(localtime=True)
     letter["Message-ID"] = f"<{run}.{message.of}.{message.on}@{place}>"
     letter["In-Reply-To"] = letter["References"] = thread
     letter["Auto-Submitted"] = "auto-generated"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
-from orchestrator.around.ways import Told
+from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
@@ -146,7 +146,7 @@ class ClusterPorts(Protocol):
         """The gates of a policy. Their secrets are resolved at the first reading."""
         ...
 
-    def around(self, playbook: str) -> tuple[Around, Told] | None:
+    def around(self, playbook: str) -> tuple[Around, RunContext] | None:
         """What surrounds a run with the playbook of this name, from the files of today; None if nothing does.
 
         Raises:

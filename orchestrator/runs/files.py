@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -38,6 +37,7 @@ from orchestrator.runtime.codec import (
     encode_policy,
 )
 from orchestrator.view.upgrade_words import work_of
+from orchestrator.whole_file import write_whole
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """A plan of a thousand nodes has about 5 MiB, a snapshot of ten thousand shards about 6."""
@@ -127,7 +127,7 @@ def save_plan(
         ConfigError: the file cannot be written.
     """
     content = {**shown, "policy": encode_policy(policy), "cluster_file": cluster_file, "access": dict(access)}
-    _write_whole(path, content, "plan")
+    _write_json(path, content, "plan")
 
 
 def load_plan(path: Path) -> SavedPlan:
@@ -167,7 +167,7 @@ def save_snapshot(path: Path, started: RunStarted, seen: Observation) -> None:
         "started": encode_event(started),
         "seen": encode_observation(seen),
     }
-    _write_whole(path, content, "snapshot")
+    _write_json(path, content, "snapshot")
 
 
 def load_snapshot(path: Path) -> tuple[RunStarted, Observation]:
@@ -221,12 +221,12 @@ def _unsaved(path: Path, what: str, error: Exception) -> ConfigError:
     return ConfigError(f"the {what} cannot be saved: {why}", file=str(path))
 
 
-def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
-    """Write what is ready for JSON, as `write_whole` does: it holds hooks as they were written."""
-    write_whole(path, json.dumps(content, indent=1) + "\n", what)
+def _write_json(path: Path, content: Mapping[str, object], what: str) -> None:
+    """Write what is ready for JSON: it holds hooks as they were written."""
+    write_own(path, json.dumps(content, indent=1) + "\n", what)
 
 
-def write_whole(path: Path, text: str, what: str) -> None:
+def write_own(path: Path, text: str, what: str) -> None:
     """Write a file whole or not at all, for its owner alone.
 
     Args:
@@ -240,15 +240,7 @@ def write_whole(path: Path, text: str, what: str) -> None:
     require_place(path, what)
     require_trusted(path)  # a link of another account would have its target replaced
     try:
-        target = path.resolve()
-        number, beside = tempfile.mkstemp(prefix=f".{what}-", dir=target.parent)
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(beside).replace(target)
-        except BaseException:
-            Path(beside).unlink()
-            raise
+        write_whole(path.resolve(), text)
     except OSError as error:
         raise _unsaved(path, what, error) from error
 

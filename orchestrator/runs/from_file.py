@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from orchestrator.around.ways import Told
+from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
 from orchestrator.config.cluster import (
     ClusterFile,
@@ -264,7 +264,7 @@ class FilePorts:
         secrets = secrets_in(book.spec.gates, book.path.resolve().parent)
         return PolicySource(build=build, secrets=tuple(secrets))
 
-    def around(self, playbook: str) -> tuple[Around, Told] | None:
+    def around(self, playbook: str) -> tuple[Around, RunContext] | None:
         """What surrounds a run with the playbook of this name, from the files of today; None if nothing does.
 
         Raises:
@@ -273,12 +273,12 @@ class FilePorts:
         around = around_in(self._of_cluster, self._book(playbook))
         if around.empty:
             return None
-        return around, self.told
+        return around, self.run_context
 
     @property
-    def told(self) -> Told:
+    def run_context(self) -> RunContext:
         """What messages about this cluster need of the program."""
-        return Told(
+        return RunContext(
             resolve=lambda reference: self.resolver.resolve(reference).reveal(),
             learn=self.redact.learn,
             redact=self.redact,

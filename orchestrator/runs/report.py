@@ -13,15 +13,16 @@ from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.event import Record, RunStarted, WaveStarted
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
+from orchestrator.redact import cleaned
 from orchestrator.runs.connection import Connection
-from orchestrator.runs.files import write_whole
+from orchestrator.runs.files import write_own
 from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import UntrustedValue, in_path, visible
 from orchestrator.view.advice import advice
 from orchestrator.view.progress import left_to_do, not_restored
-from orchestrator.view.report.facts import REPORTED, Facts, cleaned, facts_of
+from orchestrator.view.report.facts import REPORTED, Facts, facts_of
 from orchestrator.view.reporters import Sentences
 
 _OF_A_GROUP: Final = 0o2020
@@ -120,7 +121,7 @@ def write_page(path: Path, text: str, *, folder: Path | None = None) -> None:
         folder.mkdir()
         shared = folder.parent.stat().st_mode & _OF_A_GROUP == _OF_A_GROUP
         folder.chmod(_OF_A_GROUP | 0o750 if shared else 0o700)
-    write_whole(path, text, "page")
+    write_own(path, text, "page")
 
 
 def write_at_end(connection: Connection, run: str, redact: Callable[[str], str]) -> None:

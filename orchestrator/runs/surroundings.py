@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from orchestrator.around.beside import Beside
 from orchestrator.around.story import READ, Seen
-from orchestrator.around.ways import Told, require_usable
+from orchestrator.around.ways import RunContext, require_usable
 from orchestrator.config.around import Around
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
@@ -49,12 +49,12 @@ def surrounded(
         return None
     if found is None:
         return None
-    around, told = found
-    told = replace(told, cluster=connection.ports.name, run=run)
+    around, context = found
+    context = replace(context, cluster=connection.ports.name, run=run)
     return Surrounded(
         reporter,
         around,
-        told,
+        context,
         past=past,
         kind=policy.kind,
         clock=process.clock,
@@ -90,7 +90,7 @@ class Surrounded:
     Args:
         reporter: shows the run.
         around: from its files.
-        told: what messages need of the program.
+        context: what messages need of the program.
         past: records of earlier attempts.
         kind: kind of cluster, which has its own words.
         clock: of the run.
@@ -102,7 +102,7 @@ class Surrounded:
         self,
         reporter: Reporter,
         around: Around,
-        told: Told,
+        context: RunContext,
         *,
         past: Sequence[Record],
         kind: Kind,
@@ -116,11 +116,11 @@ class Surrounded:
         self._lost: list[NotNotified] = []
         self._beside: Beside | None = None
         seen = self._seen(past)
-        self._safely(lambda: self._begin(around, told, seen))
+        self._safely(lambda: self._begin(around, context, seen))
 
-    def _begin(self, around: Around, told: Told, past: Sequence[Seen]) -> None:
+    def _begin(self, around: Around, context: RunContext, past: Sequence[Seen]) -> None:
         self._beside = Beside(
-            around, told, past, duration=duration, now=self._clock.now, last_success=self._last_success
+            around, context, past, duration=duration, now=self._clock.now, last_success=self._last_success
         )
 
     def events(self, records: Sequence[Record]) -> None:

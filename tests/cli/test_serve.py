@@ -175,6 +175,14 @@ def test_a_run_that_cannot_be_read_is_no_trouble_for_others(console: Console) ->
         assert json.loads(server.get("healthz").text) == {"status": "ok"}
 
 
+def test_no_character_of_a_name_turns_the_others_round(console: Console) -> None:
+    ended_run(console, cluster="lab\u202e")
+    with serving(console) as server:
+        for path in ("", f"runs/{RUN}", "runs.json", f"runs/{RUN}/report.json"):
+            answer = server.get(path)
+            assert (answer.code, "\u202e" in answer.text, "\\u202e" in answer.text) == (200, False, True)
+
+
 def test_viewers_hold_back_no_commit(console: Console) -> None:
     """Fifty viewers, and more that read nothing of what they are sent: a writer still has the state."""
     ended_run(console)

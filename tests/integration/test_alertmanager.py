@@ -17,7 +17,7 @@ import urllib3
 from orchestrator.around import beside, silence
 from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import Told
+from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Alertmanager, Around
 from orchestrator.redact import Redactor
 from orchestrator.runs.simulated_ports import SimulatedPorts
@@ -54,8 +54,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         made.stop()
 
 
-def _told(run: str) -> Told:
-    return Told(
+def _told(run: str) -> RunContext:
+    return RunContext(
         resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="prod", run=run
     )
 

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.around import beside, silence
 from orchestrator.around.story import Message
-from orchestrator.around.ways import Told
+from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Alertmanager, Around, On, Target
 from orchestrator.engine.estimate import last_of_run
 from orchestrator.model.action import StopNode
@@ -62,7 +62,9 @@ class AtOnce:
 def surrounded(monkeypatch: pytest.MonkeyPatch) -> None:
     AtOnce.sent, AtOnce.fails = [], False
     monkeypatch.setattr(beside, "Outbox", AtOnce)
-    told = Told(resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run="")
+    told = RunContext(
+        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
+    )
     monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (Around(targets=(TARGET,)), told))
 
 
@@ -174,7 +176,9 @@ def test_no_receiver_changes_what_a_run_does(
     alone, said = SCENE.play(), list[str]()
     monkeypatch.setattr(beside, "END_SECONDS", 1.0)
     monkeypatch.setattr(Process, "warn", lambda _self, line: said.append(line))
-    told = Told(resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run="")
+    told = RunContext(
+        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
+    )
     with ScriptedServer() as server:
         if answer is not None:
             server.on("/", answer)
@@ -209,7 +213,9 @@ def test_no_alertmanager_changes_what_a_run_does(
     monkeypatch.setattr(beside, "END_SECONDS", 1.0)
     monkeypatch.setattr(silence, "WAIT_SECONDS", 0.1)
     monkeypatch.setattr(Process, "warn", lambda _self, line: said.append(line))
-    told = Told(resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run="")
+    told = RunContext(
+        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
+    )
     with ScriptedServer() as server:
         if answer is not None:
             server.on("/api/v2/silences", answer)

@@ -35,8 +35,8 @@ def send_tests(cluster: str, *, playbook: str | None, output: Output) -> int:
     message = Message(on="test", of=0, text=_TEXT, line=line)
     ended: list[Mapping[str, object]] = []
     try:
-        told = replace(ports.told, run=_RUN)
-        boxes = [Outbox(target.name, sends(target, told), ended.append) for target in targets]
+        run_context = replace(ports.run_context, run=_RUN)
+        boxes = [Outbox(target.name, sends(target, run_context), ended.append) for target in targets]
         for box in boxes:
             box.put(message)
             box.close(time.monotonic() + SEND_SECONDS + 1)

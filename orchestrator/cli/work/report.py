@@ -16,7 +16,7 @@ from orchestrator.cli.options import Tabular
 from orchestrator.config.gates import secrets_of
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.model.event import Record, RunStarted
-from orchestrator.redact import Redactor
+from orchestrator.redact import Redactor, cleaned
 from orchestrator.runs.find_run import Wanted, find_run, histories
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.report import facts_of_run, page_of, write_page
@@ -25,7 +25,7 @@ from orchestrator.runtime.identity import provably_alive
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import visible
 from orchestrator.view.history import history_object, history_text, past_run
-from orchestrator.view.report.facts import as_json, cleaned, rows_of
+from orchestrator.view.report.facts import as_json, rows_of
 
 
 def show_report(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,15 +18,16 @@ from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, JournalError, OrchestratorError, UsageError
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
-from orchestrator.redact import Redactor
+from orchestrator.redact import Redactor, cleaned
 from orchestrator.runs.report import facts_of_run
 from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.serve.board import METRICS, Board, Look, Shown
+from orchestrator.untrusted import visible
 from orchestrator.view.history import PastRun, history_object, past_run
-from orchestrator.view.report.facts import as_json, cleaned
+from orchestrator.view.report.facts import as_json
 from orchestrator.view.report.page import history_page, run_page
 from orchestrator.view.status import status_object
 
@@ -154,11 +155,9 @@ class _Looks:
             newest.setdefault(entry.cluster, entry)
             if entry.outcome is Outcome.DONE and entry.ended is not None:
                 done[entry.cluster] = max(entry.ended, done.get(entry.cluster, 0.0))
-        counted = {
-            run: one for run, one in self._counted.items() if any(e.run == run for e in newest.values())
-        }
+        counted: dict[str, tuple[Figures, int]] = {}
         for cluster, entry in newest.items():
-            figures, last = counted.get(entry.run) or (Figures(cluster, done.get(cluster)), 0)
+            figures, last = self._counted.get(entry.run) or (Figures(cluster, done.get(cluster)), 0)
             records = self._store.replay(entry.run, after=last)
             for record in records:
                 line = {**encode_event(record.event), "run": record.run, "sequence": record.sequence}
@@ -199,7 +198,7 @@ class _Looks:
                 {name: getattr(entry, name) for name in own} for entry in entries if entry.run in alive
             ]
             links = {entry.run: f"runs/{quote(entry.run, safe='')}" for entry in entries}
-            clean = cleaned({"runs": past, "under_way": under_way, "faults": faults}, Redactor())
+            clean = cleaned({"runs": past, "under_way": under_way, "faults": faults}, _clean(Redactor()))
             html = history_page(clean["runs"], links, live=clean)
             self._listing = key, Shown(html=html, data=clean)
         return self._listing[1]
@@ -212,6 +211,11 @@ class _Looks:
             return past_run(self._store.replay(entry.run), entry.outcome, unwritten=entry.unwritten)
         except JournalError as error:
             return str(error)
+
+
+def _clean(redact: Callable[[str], str]) -> Callable[[str], str]:
+    """Without secrets, and without characters that change how others are shown."""
+    return lambda text: visible(redact(text))
 
 
 def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool, gone: bool) -> Shown:
@@ -227,5 +231,5 @@ def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool, gone
         alive=False if gone else (provably_alive(entry.process) or None),
         restored=entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED,
     )
-    said = cleaned(status, redact)
+    said = cleaned(status, _clean(redact))
     return Shown(html=run_page(facts, status=said), data={"status": said, "report": as_json(facts)})

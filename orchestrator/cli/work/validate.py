@@ -90,7 +90,7 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     folder = book.path.resolve().parent
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
-        require_usable(around, ports.told)
+        require_usable(around, ports.run_context)
         gates = gates_in(book.spec.gates, folder)
         secrets = ports.secret_files((*secrets_in(book.spec.gates, folder), *around.references))
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
@@ -419,7 +419,7 @@ def _silences(around: Around, ports: FilePorts) -> Iterator[Check]:
     if around.alertmanager is None:
         return
     try:
-        call(around.alertmanager, ports.told, "GET", "silences")
+        call(around.alertmanager, ports.run_context, "GET", "silences")
     except NotSent as error:
         why = ports.redact(str(error))
         message = f"{around.alertmanager.name}: {why}; a run would not silence alerts"

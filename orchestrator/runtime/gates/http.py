@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -13,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 from urllib3.exceptions import SSLError
 
-from orchestrator.bounded_http import FAULTS, Answered, Bounds, bounded, exchange, fault
+from orchestrator.bounded_http import FAULTS, Answered, Bounds, basic, bounded, exchange, fault
 from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.tls import broken, refused_form, tls_context
@@ -104,9 +103,7 @@ class HttpGet:
     def _authorization(self) -> dict[str, str]:
         access = self.access
         if access.basic is not None:
-            # Not by `make_headers`, which encodes as Latin-1; servers read UTF-8.
-            encoded = b64encode(self.secrets(access.basic).encode()).decode("ascii")
-            return {"Authorization": f"Basic {encoded}"}
+            return {"Authorization": basic(self.secrets(access.basic))}
         if access.bearer is not None:
             return {"Authorization": f"Bearer {self.secrets(access.bearer)}"}
         return {}

@@ -9,10 +9,10 @@ to each endpoint once, until one of them accepts it.
 from __future__ import annotations
 
 import threading
-from base64 import b64encode
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from orchestrator.bounded_http import basic
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Clock
 from orchestrator.redact import Redactor
@@ -163,10 +163,9 @@ class Credentials:
 
 
 def _header(access: Access) -> str | None:
-    """The value of `Authorization`. Of a pair it is UTF-8, as the servers read it."""
+    """The value of `Authorization`."""
     if access.api_key is not None:
         return f"ApiKey {access.api_key}"
     if access.username is None:
         return None
-    pair = f"{access.username}:{access.password or ''}"
-    return f"Basic {b64encode(pair.encode()).decode('ascii')}"
+    return basic(f"{access.username}:{access.password or ''}")

@@ -42,17 +42,6 @@ REPORTED: Final = frozenset(
 """Events that the page lists with their sentence: no step of an undisturbed run is among them."""
 
 
-def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
-    """A record with every text in it, also each name of an object, passed through `clean`."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, Mapping):
-        return {clean(str(name)): cleaned(item, clean) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [cleaned(item, clean) for item in value]
-    return value
-
-
 def facts_of(records: Iterable[Record], *, outcome: str | None = None, now: float | None = None) -> Facts:
     """Everything that the report says of a run. Times are seconds since the epoch.
 

@@ -13,12 +13,13 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.around import metrics
-from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, text_of, write_whole
+from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, text_of
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import Told
+from orchestrator.around.ways import RunContext
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.redact import Redactor
+from orchestrator.whole_file import write_whole
 
 NODES: Final = ["es1", "es2", "es3"]
 
@@ -132,7 +133,7 @@ def test_the_file_is_replaced_whole_and_readable(tmp_path: Path) -> None:
     path = tmp_path / "o.prom"
     path.write_text("old")
     with path.open() as reader:
-        write_whole(path, "new")
+        write_whole(path, "new", mode=0o644)
         assert reader.read() == "old", "who reads the old one has all of it"
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -144,7 +145,7 @@ class Written:
 
     def __init__(self, path: Path) -> None:
         self.recorded: list[Mapping[str, Any]] = []
-        told = Told(
+        told = RunContext(
             resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="p", run="r"
         )
         figures = Figures("prod", None)

@@ -16,7 +16,7 @@ import pytest
 from orchestrator.around import silence
 from orchestrator.around.silence import LEASE_SECONDS, Silences, Waves, filled_in, in_words
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import Told
+from orchestrator.around.ways import RunContext
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Alertmanager
 from orchestrator.redact import Redactor
@@ -187,7 +187,7 @@ class Played:
 
     def restart(self) -> None:
         """Another process of the run."""
-        told = Told(
+        told = RunContext(
             resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="p", run="r1"
         )
         past = [*self.past]

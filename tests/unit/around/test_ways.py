@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.around.metrics import Figures, text_of
 from orchestrator.around.story import Message, Seen
-from orchestrator.around.ways import MISSING, Told, require_usable, runs, sends
+from orchestrator.around.ways import MISSING, RunContext, require_usable, runs, sends
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Around, On, RunHook, Target
 from orchestrator.config.secrets import SecretReference, SecretResolver, parse_reference
@@ -35,14 +35,14 @@ LINE = {"ts": "then", "run": "r1", "sequence": 7, "event": "hold", "evidence": f
 HELD = Message(on="held", of=7, text="held by p", line=LINE)
 
 
-def told(**environment: str) -> Told:
+def run_context(**environment: str) -> RunContext:
     redact = Redactor()
     resolver = SecretResolver(environment=environment, folder=Path("/"), home=Path("/"), learn=redact.learn)
 
     def resolve(reference: SecretReference) -> str:
         return resolver.resolve(reference).reveal()
 
-    return Told(
+    return RunContext(
         resolve=resolve,
         learn=redact.learn,
         redact=redact,
@@ -57,9 +57,11 @@ def target(url: str | SecretReference, **more: Any) -> Target:
     return Target(url=url, **{**given, **more})
 
 
-def why(url: str | SecretReference, seconds: float = PATIENT, by: Told | None = None, **more: Any) -> NotSent:
+def why(
+    url: str | SecretReference, seconds: float = PATIENT, by: RunContext | None = None, **more: Any
+) -> NotSent:
     with pytest.raises(NotSent) as caught:
-        sends(target(url, **more), by or told())(HELD, seconds)
+        sends(target(url, **more), by or run_context())(HELD, seconds)
     return caught.value
 
 
@@ -89,7 +91,7 @@ def tls(files: Path) -> ssl.SSLContext:
 
 
 def test_a_webhook_gets_one_json_object(server: ScriptedServer) -> None:
-    sends(target(f"{server.url}/hook"), told())(HELD, PATIENT)
+    sends(target(f"{server.url}/hook"), run_context())(HELD, PATIENT)
     (asked,) = server.asked
     assert (asked.method, asked.headers["content-type"]) == ("POST", "application/json")
     assert asked.json == {
@@ -104,7 +106,7 @@ def test_a_webhook_gets_one_json_object(server: ScriptedServer) -> None:
 
 def test_a_template_is_filled_once(server: ScriptedServer) -> None:
     message = replace(HELD, text="{run} {x}")
-    sends(target(f"{server.url}/hook", text="[{on}] {run}: {text}"), told())(message, PATIENT)
+    sends(target(f"{server.url}/hook", text="[{on}] {run}: {text}"), run_context())(message, PATIENT)
     assert server.asked[0].json["text"] == "[held] r1: {run} {x}"
 
 
@@ -117,13 +119,13 @@ def test_a_template_is_filled_once(server: ScriptedServer) -> None:
 )
 def test_a_webhook_is_logged_in_to(server: ScriptedServer, user: str, keys: Any, header: str) -> None:
     url = f"{server.url}/hook".replace("://", f"://{user}")
-    sends(target(url, **keys), told(KEY=SECRET))(HELD, PATIENT)
+    sends(target(url, **keys), run_context(KEY=SECRET))(HELD, PATIENT)
     assert server.asked[0].headers["authorization"] == header
 
 
 def test_a_whole_url_may_be_a_secret(server: ScriptedServer) -> None:
     url = f"{server.url}/hook?key={SECRET}".replace("://", f"://anna:{SECRET}@")
-    sends(target(parse_reference("env:URL")), told(URL=url))(HELD, PATIENT)
+    sends(target(parse_reference("env:URL")), run_context(URL=url))(HELD, PATIENT)
     login = b64encode(f"anna:{SECRET}".encode()).decode()
     assert server.asked[0].headers["authorization"] == f"Basic {login}"
     assert server.asked[0].params == {"key": SECRET}
@@ -161,7 +163,7 @@ def test_a_redirect_carries_nothing_elsewhere(server: ScriptedServer) -> None:
     with ScriptedServer() as elsewhere:
         elsewhere.on("/hook", reply({}))
         server.on("/moved", reply({}, status=307, headers={"Location": f"{elsewhere.url}/hook"}))
-        error = why(f"{server.url}/moved", bearer=KEY, by=told(KEY=SECRET))
+        error = why(f"{server.url}/moved", bearer=KEY, by=run_context(KEY=SECRET))
         assert "it redirects, which is not followed" in str(error)
         assert elsewhere.asked == []
 
@@ -177,7 +179,7 @@ def test_a_certificate_is_checked(tls: ssl.SSLContext, files: Path) -> None:
     with ScriptedServer(tls=tls) as secure:
         secure.on("/hook", reply({}))
         assert str(why(f"{secure.url}/hook")).startswith("TLS: ")
-        sends(target(f"{secure.url}/hook", ca=str(files / "ca.pem")), told())(HELD, PATIENT)
+        sends(target(f"{secure.url}/hook", ca=str(files / "ca.pem")), run_context())(HELD, PATIENT)
         assert len(secure.asked) == 1
     assert "No such file" in str(why("https://127.0.0.1:1/", ca="/nowhere.pem"))
 
@@ -186,7 +188,7 @@ def test_a_certificate_is_checked(tls: ssl.SSLContext, files: Path) -> None:
     "url", [f"http://anna:{SECRET}@127.0.0.1:1/{SECRET}?key={SECRET}", f"bad {SECRET}", SECRET]
 )
 def test_no_reason_holds_a_secret(url: str) -> None:
-    error = why(parse_reference("env:URL"), QUICK, by=told(URL=url))
+    error = why(parse_reference("env:URL"), QUICK, by=run_context(URL=url))
     assert SECRET not in f"{error}{error.__cause__}{error.__context__!r}"[: len(str(error))]
     assert SECRET not in str(error)
 
@@ -204,7 +206,7 @@ def _mail(server: MailServer, user: str = "", scheme: str = "smtp") -> str:
 
 def test_mails_of_a_run_are_one_thread() -> None:
     with MailServer() as server:
-        send = sends(target(f"{_mail(server)}&to=boss@example.org"), told())
+        send = sends(target(f"{_mail(server)}&to=boss@example.org"), run_context())
         send(HELD, PATIENT)
         send(replace(HELD, on="cleared", of=9), PATIENT)
     first, second = server.mails
@@ -218,7 +220,7 @@ def test_mails_of_a_run_are_one_thread() -> None:
 
 def test_a_name_of_several_lines_adds_no_header() -> None:
     with MailServer() as server:
-        send = sends(target(_mail(server)), replace(told(), cluster="x\nBcc: eve@example.org"))
+        send = sends(target(_mail(server)), replace(run_context(), cluster="x\nBcc: eve@example.org"))
         send(HELD, PATIENT)
     assert server.mails[0]["Bcc"] is None
     assert server.mails[0]["Subject"].startswith("x | Bcc")
@@ -229,17 +231,17 @@ def test_a_password_goes_over_tls(tls: ssl.SSLContext, files: Path, *, at_once: 
     with MailServer(tls=tls, at_once=at_once) as server:
         url = _mail(server, "anna@", "smtps" if at_once else "smtp")
         keys = {"password": KEY, "ca": str(files / "ca.pem")}
-        sends(target(url, **keys), told(KEY=SECRET))(HELD, PATIENT)
+        sends(target(url, **keys), run_context(KEY=SECRET))(HELD, PATIENT)
         assert len(server.mails) == 1
         login = b64encode(f"\0anna\0{SECRET}".encode()).decode()
         assert f"AUTH PLAIN {login}" in server.heard
-        assert "TLS" in str(why(url, password=keys["password"], by=told(KEY=SECRET)))
+        assert "TLS" in str(why(url, password=keys["password"], by=run_context(KEY=SECRET)))
 
 
 def test_a_password_is_not_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.around.ways._LOOPBACK", ())
     with MailServer() as server:
-        error = why(_mail(server, "anna@"), password=KEY, by=told(KEY=SECRET))
+        error = why(_mail(server, "anna@"), password=KEY, by=run_context(KEY=SECRET))
     assert "offers no encryption" in str(error)
     assert not any("AUTH" in line for line in server.heard)
 
@@ -294,7 +296,7 @@ PLANTED = (
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_no_planted_secret_leaves(server: ScriptedServer, tmp_path: Path, planted: str) -> None:
-    by = replace(told(), cluster=f"c {planted}", run=f"r {planted}")
+    by = replace(run_context(), cluster=f"c {planted}", run=f"r {planted}")
     by.learn(SECRET)
     line = {**LINE, "why": planted, "deep": [{"deeper": (planted, planted)}]}
     message = Message(on="held", of=7, text=planted, line=line)
@@ -322,7 +324,7 @@ def _hook(run: str, folder: Path) -> RunHook:
 def test_a_hook_gets_the_event_on_its_input(tmp_path: Path) -> None:
     folder = tmp_path / "a b"
     folder.mkdir()
-    runs(_hook("cat > got # in the folder", folder), told())(HELD, PATIENT)
+    runs(_hook("cat > got # in the folder", folder), run_context())(HELD, PATIENT)
     assert json.loads((folder / "got").read_text()) == {**LINE, "evidence": "password=[redacted]"}
 
 
@@ -336,7 +338,7 @@ def test_a_hook_gets_the_event_on_its_input(tmp_path: Path) -> None:
 )
 def test_a_hook_that_fails(tmp_path: Path, run: str, timeout: float, said: str) -> None:
     with pytest.raises(NotSent) as caught:
-        runs(_hook(run, tmp_path), told())(HELD, timeout)
+        runs(_hook(run, tmp_path), run_context())(HELD, timeout)
     assert said in str(caught.value)
     assert SECRET not in str(caught.value)
 
@@ -345,22 +347,22 @@ def test_a_hook_that_fails(tmp_path: Path, run: str, timeout: float, said: str) 
 def test_other_schemes_are_sent_by_apprise(server: ScriptedServer) -> None:
     pytest.importorskip("apprise")
     url = f"json://127.0.0.1:{server.port}/hook"
-    sends(target(parse_reference("env:URL")), told(URL=url))(HELD, PATIENT)
+    sends(target(parse_reference("env:URL")), run_context(URL=url))(HELD, PATIENT)
     assert server.asked[0].json["message"] == "prod: held by p"
     server.on("/hook", reply({}, status=307, headers={"Location": f"{server.url}/elsewhere"}))
-    assert "could not deliver" in str(why(parse_reference("env:URL"), by=told(URL=url)))
+    assert "could not deliver" in str(why(parse_reference("env:URL"), by=run_context(URL=url)))
     assert {asked.path for asked in server.asked} == {"/hook"}
-    assert "does not know" in str(why(parse_reference("env:URL"), by=told(URL="nothing://x")))
+    assert "does not know" in str(why(parse_reference("env:URL"), by=run_context(URL="nothing://x")))
 
 
 def test_an_installation_without_apprise_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.around.ways.find_spec", lambda _name: None)
     around = Around(targets=(target(parse_reference("env:URL"), name="chat"),))
     with pytest.raises(UsageError) as caught:
-        require_usable(around, told(URL=f"slack://{SECRET}"))
+        require_usable(around, run_context(URL=f"slack://{SECRET}"))
     assert str(caught.value) == f"notify chat: {MISSING}"
     assert "pip install 'orchestrator[notify]'" in MISSING
-    require_usable(around, told(URL="https://chat.example.org/hook"))
+    require_usable(around, run_context(URL="https://chat.example.org/hook"))
 
 
 @pytest.mark.parametrize(
@@ -368,6 +370,6 @@ def test_an_installation_without_apprise_says_what_to_do(monkeypatch: pytest.Mon
     [(None, ConfigError, "env:URL"), ("https://", UsageError, "notify t: must be a URL")],
 )
 def test_what_cannot_be_used_is_said_before_a_run(url: str | None, kind: type[Exception], said: str) -> None:
-    by = told(URL=url) if url else told()
+    by = run_context(URL=url) if url else run_context()
     with pytest.raises(kind, match=said):
         require_usable(Around(targets=(target(parse_reference("env:URL")),)), by)

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.redact import Redactor
+from orchestrator.redact import Redactor, cleaned
 from orchestrator.runtime.codec import encode_event
 from orchestrator.view.report.charts import Axis
-from orchestrator.view.report.facts import as_json, cleaned, facts_of, rows_of
+from orchestrator.view.report.facts import as_json, facts_of, rows_of
 from orchestrator.view.report.page import history_page, run_page
 from orchestrator.view.text import duration, size
 from tests.fakes.recorded_cluster import fields_of
