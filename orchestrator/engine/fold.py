@@ -28,7 +28,6 @@ from orchestrator.engine.state import (
     Silence,
     Unrestored,
     members_missed,
-    not_to_return,
     with_node,
 )
 from orchestrator.errors import JournalError
@@ -149,8 +148,6 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return _taken_down(state, event)
         case ev.NotWaitedFor():
             return _not_waited_for(state, event)
-        case ev.ForeseenNotToReturn(shards=shards):
-            return not_to_return(state, shards)
         case HandoffWaits() | HandoffLeftWaiting():
             return replace(state, handoff=state.handoff.after(event, at))
         case NotHastened(nodes=nodes, why=why):
@@ -207,6 +204,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             ev.NodeRecovered()
             | ev.OwedAgain()
             | ev.ClusterSampled()
+            | ev.ForeseenNotToReturn()
             | ev.StoodDown()
             | GatesPassed()
             | TuningApplied()

@@ -862,7 +862,7 @@ def finishing(situation: Situation) -> Decision:
     outcome = Outcome.HELD if not_admitted else Outcome.DONE
     message = f"skipped: {', '.join(node.name for node in skipped)}" if skipped else ""
     upgraded = (upgrade.mixed(situation), upgrade.archived(situation))
-    said = ("; ".join(not_admitted) or message, situation.kind.shortfall(state), *upgraded)
+    said = ("; ".join(not_admitted) or message, situation.kind.shortfall(state, situation.view), *upgraded)
     message = "; ".join(text for text in said if text)
     return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
 

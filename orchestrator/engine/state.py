@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +14,7 @@ from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
 from orchestrator.model.handoff_event import HandoffLeftWaiting, HandoffWaits, WaitingPartition
-from orchestrator.model.observation import Level, MissingCopy
+from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
@@ -268,7 +268,6 @@ class RunState:
         baseline: the cluster at the start, without missing copies that were back when a wave took them down.
         taken: by index uuid and shard number, what the wave in progress and those that recover took down.
         not_waited: by index uuid and shard number, copies without a place that are not waited for.
-        foreseen: copies that waves took down, foreseeing that the cluster does not allocate them again.
         displaced: shards of which a wave took down a copy that had no place when the wave was back, as it
             found them: a node has another version than before. They are waited for once they have a place.
         handoff: what waits for handoff, of Riak.
@@ -295,7 +294,6 @@ class RunState:
     overlapping: Overlapping | None = None
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    foreseen: tuple[MissingCopy, ...] = ()
     displaced: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     handoff: WaitingHandoff = field(default_factory=WaitingHandoff)
     alerts_at_start: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
@@ -398,18 +396,6 @@ def members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> Run
         absent[name] = Absence(since=known.since, readings=known.readings + 1)
     handoff = state.handoff.with_back(event.back, at)
     return replace(state, process=replace(state.process, absent=absent), handoff=handoff)
-
-
-def not_to_return(state: RunState, shards: Iterable[MissingCopy]) -> RunState:
-    """The state in which these copies are away for good: each shard is awaited with so many copies less."""
-    taken, not_waited, shards = dict(state.taken), dict(state.not_waited), tuple(shards)
-    for one in shards:
-        key = (one.index_uuid, one.number)
-        not_waited[key] = not_waited.get(key, 0) + one.count
-        if key in taken:
-            taken[key] = dataclasses.replace(taken[key], started=max(0, taken[key].started - one.count))
-    foreseen = tuple(dict.fromkeys((*state.foreseen, *shards)))
-    return replace(state, taken=taken, not_waited=not_waited, foreseen=foreseen)
 
 
 def with_node(state: RunState, name: NodeName, **changes: object) -> RunState:

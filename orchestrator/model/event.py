@@ -355,7 +355,7 @@ class NotWaitedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeseenNotToReturn:
-    """Copies that the wave takes down and that the cluster will not allocate again: not waited for.
+    """Copies that the wave takes down and that the cluster will not allocate again, as things are before it.
 
     Attributes:
         why: the rules that keep them away, in one line.

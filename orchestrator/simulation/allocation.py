@@ -431,6 +431,9 @@ def _arrived(world: Ground, copy: SimCopy, target: NodeName, ticket: int) -> Non
         shard.leave(copy.node)
         if copy.node in shard.segments:
             shard.segments[target] = shard.segments.pop(copy.node)
+    for recovery in world.recoveries.running:
+        if recovery.shard == copy.shard and recovery.source == copy.node:
+            recovery.source, recovery.shown = target, None  # a primary that has moved serves from there
     copy.state, copy.node, copy.relocating_to = CopyState.STARTED, target, None
     shard.on_disk = {**shard.on_disk, target: str(copy.allocation_id)}
     world.changed(f"{copy.shard} has moved to {target}")

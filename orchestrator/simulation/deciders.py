@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Final, Protocol
 
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, listed
@@ -116,10 +117,18 @@ def replicas_go_anywhere(world: Ground) -> bool:
 
 def zone_has_room(world: Ground, index: SimIndex, shard: SimShard, node: SimNode, *, less: int = 0) -> bool:
     """Whether awareness lets one more copy of the shard go to this node, with `less` copies in its zone."""
+    return _room_in(world, index, shard, node.zone) + less > 0
+
+
+def _room_in(world: Ground, index: SimIndex, shard: SimShard, zone: str | None) -> float:
+    """How many more copies of the shard awareness lets into a zone; below 0 for too many, which may stay.
+
+    A node that lacks the attribute may have no copy, whichever leaves it.
+    """
     share = share_of_a_zone(world, index, shard)
     if share is None:
-        return True
-    return node.zone is not None and copies_in(world, shard, node.zone) - less < share
+        return inf
+    return -inf if zone is None else share - copies_in(world, shard, zone)
 
 
 def allows(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
@@ -289,20 +298,18 @@ def count_of(world: Ground, key: str, default: int) -> int:
 
 
 def places_for(world: Ground, index: SimIndex, shard: SimShard) -> int:
-    """How many copies of a shard the nodes can hold, members or not, by all of these deciders."""
-    share = share_of_a_zone(world, index, shard)
-    holders = {copy.relocating_to or copy.node for copy in shard.copies}
-    more = index.allocation_enable in (None, "all")
-    able = (
-        node
+    """How many copies of a shard the nodes hold or can take, members or not, by all of these deciders."""
+    holders = {copy.relocating_to or copy.node for copy in shard.copies} - {None}
+    if index.allocation_enable not in (None, "all"):
+        return len(holders)
+    able = Counter(
+        node.zone
         for node in world.nodes.values()
-        if node.name in holders
-        or (
-            more
-            and version_allows(world, shard, node)
-            and takes(world, index, node)
-            and _apart(world, shard, node)
-        )
+        if node.name not in holders
+        and node.holds_data
+        and version_allows(world, shard, node)
+        and takes(world, index, node)
+        and _apart(world, shard, node)
     )
-    zones = Counter(node.zone for node in able if node.holds_data)
-    return sum(count if share is None else min(count, share) for count in zones.values())
+    room = {zone: max(0, _room_in(world, index, shard, zone)) for zone in able}
+    return len(holders) + int(sum(min(count, room[zone]) for zone, count in able.items()))

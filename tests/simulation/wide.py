@@ -23,6 +23,7 @@ from orchestrator.model.event import (
     RunResumed,
     RunStarted,
     TakenDown,
+    WaveFinished,
     WaveStarted,
 )
 from orchestrator.model.observation import Level, SettingValue
@@ -74,6 +75,7 @@ class Life(AnyLife):
         self.versions = {node.name: (node.version, node.zone) for node in self.world.nodes.values()}
         self.patient = drawn.ordinary
         self.forgotten: dict[Level, SettingValue | None] = {}
+        self.held = ""
         self.simulation.fate.happened += drawn.endpoints.kinds if drawn.endpoints is not None else Counter()
 
     def drawn_kinds(self) -> Counter[str]:
@@ -90,7 +92,11 @@ class Life(AnyLife):
         return found
 
     def _cannot_be(self, state: RunState) -> bool:
-        return self._holds_for_a_whole_machine(state) or self._holds_by_its_making
+        return (
+            self._holds_for_a_whole_machine(state)
+            or self._holds_for_a_copy_too_many(state)
+            or self._holds_by_its_making
+        )
 
     @cached_property
     def _holds_by_its_making(self) -> bool:
@@ -110,6 +116,21 @@ class Life(AnyLife):
         if len({self.world.nodes[NodeName(name)].machine for name in names}) > 1:
             raise BrokenError("machines", f"not one machine: {state.message}")
         return self.drawn.wanted.goes_by_machine
+
+    def _holds_for_a_copy_too_many(self, state: RunState) -> bool:
+        """Whether it holds again, after repairs, for a copy that no node would take, by these deciders too.
+
+        A node that was away has left more copies of an index in a zone than its share: its operator has to
+        take a replica away, or accept the index by name.
+        """
+        again, self.held = self.held == state.message, state.message
+        return again and any(
+            f"copies_can_return: index {index.name}:" in state.message
+            and not deciders.may_return(self.world, index, shard, self.world.nodes[copy.node])
+            for index, shard in deciders.shards_of(self.world)
+            for copy in shard.started
+            if copy.node is not None
+        )
 
     def _forgotten(self) -> None:
         """What stands now is what the next run finds, and no limit that was raised can be told from others'.
@@ -388,34 +409,31 @@ class Life(AnyLife):
     def _reported_missing(self, shard: ShardId, serving: int, until: Instant = inf) -> int:
         """How many copies the run has said that it does not wait for: a wave finds and leaves the shard so.
 
-        None while fewer serve than when a wave last took some down, whichever of the copies without a place
-        the cluster builds first: those are the wave's own.
+        None while fewer serve than when a wave last took some down that it did not bring back, whichever of
+        the copies without a place the cluster builds first: those are the wave's own.
         """
-        events = [
+        events = (
             record.event
             for run in (*self.past, self.simulation)
             for record in run.journal.records
             if record.at - run.clock.ahead <= until
-        ]
-        taken = [
-            count
-            for event in events
-            if isinstance(event, TakenDown)
-            for each in event.indices
-            if each.index_uuid == shard.index_uuid
-            for number, count in each.started
-            if number == shard.number
-        ]
-        if taken and serving < taken[-1]:
-            return 0
-        told = [
-            missing.count
-            for event in events
-            if isinstance(event, NotWaitedFor)
-            for missing in event.shards
-            if (missing.index_uuid, missing.number) == (shard.index_uuid, shard.number)
-        ]
-        return max(told, default=0)
+        )
+        key, said, owed, left = (shard.index_uuid, shard.number), 0, dict[int, int](), set[int]()
+        for event in events:
+            match event:
+                case TakenDown(number=wave, indices=indices):
+                    here = [each.started for each in indices if each.index_uuid == shard.index_uuid]
+                    counts = [count for each in here for number, count in each if number == shard.number]
+                    owed |= dict.fromkeys([wave] if counts else [], max(counts, default=0))
+                case NotWaitedFor(shards=shards):
+                    counts = [one.count for one in shards if (one.index_uuid, one.number) == key]
+                    said = max(said, *counts, 0)
+                    left |= owed.keys() if counts else set()
+                case WaveFinished(number=wave) if wave not in left:
+                    owed.pop(wave, None)
+                case RunStarted():
+                    owed, left = {}, set()
+        return 0 if owed and serving < owed[max(owed)] else said
 
     def _added_by_others(self, index: SimIndex) -> int:
         """How many replicas others have added during the run: those are for them to wait for."""

@@ -76,7 +76,7 @@ class KindOfCluster:
     half_way: Callable[[RunState, ClusterView, Instant], Event | None]
     given_up: Callable[[RunState, ClusterView, Instant], Event | None]
     missed: Callable[[RunState, ClusterView, Reading[SettingsView], Instant], Event | None]
-    shortfall: Callable[[RunState], str]
+    shortfall: Callable[[RunState, ClusterView | None], str]
     usual: Callable[[Observation, Policy], Usual]
     reads_too: Callable[[RunState], frozenset[Look]]
     folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
@@ -132,7 +132,9 @@ RIAK: Final = KindOfCluster(
     half_way=hasten.home,
     given_up=hasten.given_up,
     missed=hasten.missed,
-    shortfall=lambda state: "; ".join(filter(None, (hasten.shortfall(state), waiting.shortfall(state)))),
+    shortfall=lambda state, _view: "; ".join(
+        text for text in (hasten.shortfall(state), waiting.shortfall(state)) if text
+    ),
     usual=lambda seen, policy: riak_timing.usual_restart(
         None if isinstance(seen.cluster, Unknown) else seen.cluster, policy, seen.settings
     ),

@@ -232,7 +232,7 @@ _INDICES: Final = (
         # It was set after the index was made: what has a place keeps it until its node restarts.
         of=lambda: _in_zones("aaabc", replicas=4, places=[f"es{number}" for number in range(1, 6)]),
         wanted=replace(AWARE, accept_not_returning=("everywhere",)),
-        events={"foreseen_not_to_return": 1, "not_waited_for": 0},
+        events={"foreseen_not_to_return": 1, "not_waited_for": 1},
     ),
     night("a copy that awareness would not place holds no wave after NodeFlaps",
         first(mishaps.IndexMade(name="crowded", on=ES1, replicas=7)),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from orchestrator.model.event import NotWaitedFor
+from orchestrator.model.event import NotWaitedFor, WaveFinished
 from orchestrator.model.observation import Level
-from orchestrator.model.policy import ZeroReplicas
+from orchestrator.model.policy import Selection, ZeroReplicas
 from orchestrator.simulation.deciders import LIMIT
 from orchestrator.simulation.mishaps import IndexRuled, PlacesRuled
 from orchestrator.simulation.world import World
@@ -76,6 +77,14 @@ def _without_waiting(played: Played) -> bool:
     return [one.index for event in played.found(NotWaitedFor) for one in event.shards] == ["pair"]
 
 
+def _waits_for_the_one(played: Played) -> bool:
+    """Its wave ends with one of the two back: which one is the cluster's choice, and nothing foresaw it."""
+    at = played.times(WaveFinished)[played.waves.index(("es2",))] - played.simulation.clock.ahead
+    back = [what for when, what in played.world.story if when < at and what.endswith("started on es2")]
+    shown = sum(one.count for event in played.found(NotWaitedFor) for one in event.shards)
+    return [what.startswith("[pair]") for what in back].count(True) == shown == 1
+
+
 # fmt: off
 SCENES: Final = (
     Scene(name="an index kept on es1, with a copy on es2: named before the first stop", of=six,
@@ -97,6 +106,9 @@ SCENES: Final = (
         within=60.0, says="no order of restarts keeps [pair][0] started"),
     Scene(name="total_shards_per_node: as many copies as a node has over its limit stay away", of=_two_on_es2,
         ends=HELD, sent={"stop": 0}, within=60.0, says="total_shards_per_node is 1"),
+    Scene(name="of two that are foreseen to stay away one returns: it is waited for", of=_two_on_es2,
+        wanted=replace(ACCEPTED, selection=Selection(only=(ES2,))), within=QUIET, events={FORESEEN: 1},
+        shows=_waits_for_the_one),
     Scene(name="total_shards_per_node of the cluster, lowered under what nodes have", of=_emptied, ends=HELD,
         sent={"stop": 0}, within=60.0, says="cluster.routing.allocation.total_shards_per_node is 2"),
     *(
@@ -119,7 +131,8 @@ SCENES: Final = (
         prepares=_shrunk, within=2200.0, events={FORESEEN: 0}),
     Scene(name="a node comes back with another zone, where its index may not be: not waited for", of=six,
         indices=_pair("es2", "es3", "es5", "es6", include_zone="b,c"), wanted=policy(), within=QUIET,
-        befalls=[at("stop", ReturnsChanged(node=ES2, zone="d"), ES2)], shows=_without_waiting),
+        befalls=[at("stop", ReturnsChanged(node=ES2, zone="d"), ES2)], shows=_without_waiting,
+        says="copies that were not waited for, since no node takes them back: [pair][0]"),
     Scene(name="an index whose own setting allocates none: named before the first stop", of=six,
         indices=_pair("es1", "es2"), befalls=[first(IndexRuled(index="pair", key="enable", value="none"))],
         ends=HELD, sent={"stop": 0}, within=60.0, says="index.routing.allocation.enable is none"),

@@ -152,9 +152,10 @@ def not_to_return(question: Question) -> ForeseenNotToReturn | None:
     )
 
 
-def shortfall(state: RunState) -> str:
-    """The copies that the run did not wait for, as it foresaw, for its last message; empty for none."""
-    shards = list(dict.fromkeys(f"[{one.index}][{one.number}]" for one in state.foreseen))
+def shortfall(state: RunState, view: ClusterView | None) -> str:
+    """The copies that waves took down and the run did not wait for, while away; empty for none."""
+    away = () if view is None else view.routing.away
+    shards = [f"[{shard.index}][{shard.number}]" for shard in away if state.not_waited.get(shard[1:])]
     return f"copies that were not waited for, since no node takes them back: {some(shards)}" if shards else ""
 
 
