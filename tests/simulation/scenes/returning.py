@@ -11,11 +11,13 @@ from orchestrator.model.policy import Selection, ZeroReplicas
 from orchestrator.simulation.deciders import LIMIT
 from orchestrator.simulation.mishaps import IndexRuled, PlacesRuled
 from orchestrator.simulation.world import World
+from tests.simulation.index_mishaps import RecoveriesStall
 from tests.simulation.node_mishaps import ReturnsChanged
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import ES2, HELD, Played, Scene, at, first
 
 QUIET: Final = 400.0
+EXCLUDE: Final = "cluster.routing.allocation.exclude._name"
 ACCEPTED: Final = policy(accept_not_returning=("pair", "many*"))
 BARE: Final = {"zero_replicas": ZeroReplicas.ACCEPT, "zero_replicas_accepted": ("pair",)}
 FORESEEN: Final = "foreseen_not_to_return"
@@ -34,6 +36,8 @@ def _pair(*places: str, **rules: str) -> dict[str, dict[str, object]]:
 def _two_on_es2() -> World:
     """Both shards of an index have a copy on es2, which may take one of them back, and no other node may."""
     world = six()
+    for name in ("archive", "logs"):
+        world.delete_index(name)
     index = world.add_index("pair", shards=2, replicas=1, places=["es1", "es2"])
     index.rules = {"total_shards_per_node": "1", "include._name": "es1,es2"}
     return world
@@ -108,7 +112,7 @@ SCENES: Final = (
         ends=HELD, sent={"stop": 0}, within=60.0, says="total_shards_per_node is 1"),
     Scene(name="of two that are foreseen to stay away one returns: it is waited for", of=_two_on_es2,
         wanted=replace(ACCEPTED, selection=Selection(only=(ES2,))), within=QUIET, events={FORESEEN: 1},
-        shows=_waits_for_the_one),
+        befalls=[at("start", RecoveriesStall(seconds=60.0), ES2)], shows=_waits_for_the_one),
     Scene(name="total_shards_per_node of the cluster, lowered under what nodes have", of=_emptied, ends=HELD,
         sent={"stop": 0}, within=60.0, says="cluster.routing.allocation.total_shards_per_node is 2"),
     *(
@@ -139,6 +143,9 @@ SCENES: Final = (
     Scene(name="kept elsewhere while its node is down: waited for there", of=six, within=QUIET,
         indices=_pair("es2", "es4"), events={"not_waited_for": 0},
         befalls=[at("stop", IndexRuled(index="pair", key="include._name", value="es4,es5"), ES2)]),
+    Scene(name="the cluster excludes es2 while it is down, and no other node takes its copy", of=six,
+        indices=_pair("es1", "es2", include__name="es1,es2"), ends=HELD, shows=_without_waiting,
+        befalls=[at("stop", PlacesRuled(key=EXCLUDE, value=ES2), ES2)]),
     Scene(name="a limit of the cluster comes while es2 is down, which takes one of two back", of=_two_and_one,
         befalls=[at("stop", PlacesRuled(key=LIMIT, value="1"), ES2)], ends=HELD,
         shows=_without_waiting),
