@@ -24,7 +24,7 @@ from orchestrator.simulation.mishaps import (
 )
 from orchestrator.simulation.world import World
 from tests.simulation.index_mishaps import WorkBegun
-from tests.simulation.node_mishaps import HostHangs, RestartedByHand
+from tests.simulation.node_mishaps import HostHangs, RestartedByHand, ZoneLost
 from tests.simulation.play import cluster, policy
 from tests.simulation.program_mishaps import StaleReadings
 from tests.simulation.scene import (
@@ -32,6 +32,7 @@ from tests.simulation.scene import (
     ES1,
     ES2,
     ES3,
+    ES4,
     ES5,
     FAILED,
     HOOKS,
@@ -111,6 +112,13 @@ _BY = {"restore": restore(), "resume": resume()}
 _STOOD_STILL = (LONG_AFTER, gone(ES2), ProgramStandsStill(seconds=600.0), HostCutOff(node=ES2, seconds=700.0))
 """The stop was done while no process watched; the next one is suspended in its first reading."""
 
+
+def _zone_lost_while_es4_shuts_down(played: Played) -> None:
+    """Its zone has the elected master, and no host of it answers."""
+    fate = played.simulation.fate
+    played.world.agenda.after(22.0, lambda: fate.befall(ZoneLost(zone="a", back_after=4000.0)))
+
+
 # fmt: off
 SCENES: Final = (
     *(
@@ -119,6 +127,10 @@ SCENES: Final = (
             ends=ends, then=[LONG_AFTER], marks=[pytest.mark.proves("lost-stop")])
         for request, ends in ((Request.PAUSE, PAUSED), (Request.INTERRUPT, INTERRUPTED))
     ),
+    Scene(name="restore while a stop is done late and its zone is lost: the node is named", of=zoned,
+        wanted=replace(WANTED, hooks=HOOKS), befalls=[late("stop", 20.0, ES4)], killed="after stop of es4",
+        then=[_zone_lost_while_es4_shuts_down, restore(ends=FAILED, says="es4: it did not start", away=None)],
+        lives={"es1": 1, "es2": 2, "es3": 2, "es4": 1, "es5": 1, "es6": 1}),
     Scene(name="a run that is DONE does not end while its lost stop may be done",
         wanted=WANTED, befalls=[late("stop", 110.0, ES3)], then=[LONG_AFTER]),
     *(
