@@ -142,18 +142,35 @@ def allows(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bo
 
 
 def remains(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
-    """Whether a node may keep the copy that it has, or have it again after its restart."""
+    """Whether a node may keep the copy that it has."""
+    return _but_for_limits(world, index, shard, node) and _below_limits(world, index, node, without=(index,))
+
+
+def _but_for_limits(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
+    """Whether a node may have its copy again, as far as it matters not how many others it has."""
     return (
         index.allocation_enable in (None, "all")
         and zone_has_room(world, index, shard, node, less=1)
-        and takes(world, index, node, less=1)
+        and _fits(world, index, node)
         and _apart(world, shard, node)
     )
 
 
 def may_return(world: Ground, index: SimIndex, shard: SimShard, own: SimNode) -> bool:
-    """Whether some node, a member or not, may have the copy of this node once it was down."""
-    return remains(world, index, shard, own) or has_place(world, index, shard, without=own)
+    """Whether some node, a member or not, may have the copy of this node once it was down.
+
+    Of the limits of a node it has what the others leave that come back to it, in whatever order.
+    """
+    if has_place(world, index, shard, without=own):
+        return True
+    gone = [
+        of
+        for of, each in shards_of(world)
+        if own.name in each.taken and len(each.started) > 1 and not _but_for_limits(world, of, each, own)
+    ]
+    return _but_for_limits(world, index, shard, own) and _below_limits(
+        world, index, own, without=[index, *gone]
+    )
 
 
 def has_place(world: Ground, index: SimIndex, shard: SimShard, *, without: SimNode | None = None) -> bool:
@@ -180,25 +197,29 @@ def _apart(world: Ground, shard: SimShard, node: SimNode, without: NodeName | No
     return all(world.nodes[name].place != node.place for name in others if name is not None)
 
 
-def takes(world: Ground, index: SimIndex, node: SimNode, *, less: int = 0) -> bool:
-    """Filters, tiers and limits of the index and of the cluster; copies that move count where they are.
+def takes(world: Ground, index: SimIndex, node: SimNode) -> bool:
+    """Filters, tiers and limits of the index and of the cluster."""
+    return _below_limits(world, index, node) and _fits(world, index, node)
 
-    Args:
-        world: the cluster.
-        index: the index of the copy.
-        node: the node.
-        less: so many copies that it has do not count.
+
+def _below_limits(world: Ground, index: SimIndex, node: SimNode, *, without: Sequence[SimIndex] = ()) -> bool:
+    """Limits of the index and of the cluster; copies that move count where they are.
+
+    Copies of the node that are not counted are named by their indices in `without`.
     """
     own, most = index.rules.get("total_shards_per_node", ""), count_of(world, LIMIT, 0)
-    if most and world.placement.held[node.name] - less >= most:
+    if most and world.placement.held[node.name] - len(without) >= most:
         return False
     if own.isdigit() and int(own):
         here = sum(copy.node == node.name for shard in index.shards for copy in shard.copies)
-        if here - less >= int(own):
-            return False
-    if not _tier_fits(world, index, node):
-        return False
-    return _passes(world, node, index.rules) and _passes(world, node, _of_cluster(world))
+        return here - sum(one is index for one in without) < int(own)
+    return True
+
+
+def _fits(world: Ground, index: SimIndex, node: SimNode) -> bool:
+    """Filters and tiers of the index and of the cluster."""
+    rules = (index.rules, _of_cluster(world))
+    return _tier_fits(world, index, node) and all(_passes(world, node, each) for each in rules)
 
 
 def _tier_fits(world: Ground, index: SimIndex, node: SimNode) -> bool:
