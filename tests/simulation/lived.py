@@ -473,7 +473,8 @@ class AnyLife:
         began = next((one for one in every if isinstance(one.event, RunStarted)), None)
         here = [one for one in every if one.at >= self.attempt_began and one is not began]
         befell = simulation.fate.befell
-        unread = [(at, at + what.seconds) for at, what in befell if isinstance(what, Unreadable)]
+        asleep = ProgramStandsStill | TakenOver
+        unread = [(at, at + what.seconds) for at, what in befell if isinstance(what, Unreadable | asleep)]
         refused = [
             seen
             for at, what in befell
@@ -484,8 +485,7 @@ class AnyLife:
             < at + what.seconds - at_night.NAMED_SECONDS
         ]
         records = [*([began] if began else []), *here]
-        asleep = (what for _, what in befell if isinstance(what, ProgramStandsStill | TakenOver))
-        still = sum(what.seconds for what in asleep)
+        still = sum(what.seconds for _, what in befell if isinstance(what, asleep))
         wrong = at_night.broken_rule(records, refused, still, simulation.fate.happened)
         if wrong is not None:
             raise BrokenError("refused", wrong)
