@@ -38,8 +38,8 @@ _RUNS: Final = ("orchestrator/engine", "orchestrator/runs", "orchestrator/runtim
 PARTS: Final = {
     "airflow": Part("tasks in a real Airflow", ("orchestrator/airflow",)),
     "around": Part(
-        "silences in a real Alertmanager, and messages of a real run",
-        ("orchestrator/around", "orchestrator/runs"),
+        "silences in a real Alertmanager, alert rules in a real Prometheus, and messages of a real run",
+        ("configs/observability", "orchestrator/around", "orchestrator/runs"),
     ),
     "browser": Part("live pages in a real browser", ("orchestrator/serve", "orchestrator/view/report")),
     "gates": Part(

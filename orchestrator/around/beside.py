@@ -18,6 +18,8 @@ from orchestrator.config.around import Around, On, RunHook, Target
 
 END_SECONDS: Final = 15.0
 """What is under way when the run has ended is waited for so long in all, or as long as a hook may take."""
+_LAST_WRITE_SECONDS: Final = 1.0
+"""The metrics are written after that, with what was not delivered: so long is left for them at least."""
 _STILL_TRUE: Final = (On.STARTED, On.FAILED)
 """Messages of a killed attempt that `resume` sends if their fate is not in the journal."""
 
@@ -45,7 +47,7 @@ class Beside:
         last_success: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._clock, self._news = clock, SimpleQueue[Mapping[str, object]]()
+        self._now, self._clock, self._news = now, clock, SimpleQueue[Mapping[str, object]]()
         ways: list[tuple[Target | RunHook, float, Send]] = [
             (one, SEND_SECONDS, sends(one, context)) for one in around.targets
         ]
@@ -107,8 +109,6 @@ class Beside:
         until = self._clock() + self._end_seconds
         if self._silences is not None:
             self._silences.close(until)
-        if self._metrics is not None:
-            self._metrics.close(until)
         for story, outbox in self._each:
             _put(outbox, story.end(text))
             outbox.close(until)
@@ -117,6 +117,10 @@ class Beside:
         if self._silences is not None:
             self._silences.join()
         if self._metrics is not None:
+            for line in self.news():  # they are events when the journal has them: for a file too late
+                self._metrics.see([Seen(at=self._now(), line={"sequence": 0, **line}, text="")])
+                self._news.put(line)
+            self._metrics.close(max(until, self._clock() + _LAST_WRITE_SECONDS))
             self._metrics.join()
 
 

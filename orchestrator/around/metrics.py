@@ -1,7 +1,8 @@
 """The metrics of a run, in a file for node_exporter's textfile collector. It is written whole or not at all.
 
 `Figures` is a fold of the run's public events, without I/O. A killed program leaves a file that says
-`running` and is not written any more: `orchestrate_updated_timestamp_seconds` shows that.
+`running` and is not written any more: `orchestrate_updated_timestamp_seconds` shows that. Alert rules and a
+dashboard for these metrics are in `configs/observability`.
 """
 
 from __future__ import annotations
@@ -42,10 +43,14 @@ class Figures:
     Args:
         cluster: its name, a label of every sample.
         last_success: when a run of the cluster was last done; None if that is not known.
+
+    Attributes:
+        gone: its process has ended without an end of the run: time stands still since its last event.
     """
 
     def __init__(self, cluster: str, last_success: float | None) -> None:
         self._cluster, self._last_success = cluster, last_success
+        self.gone, self._at = False, 0.0
         self._run, self._outcome = "", "running"
         self._started = self._attempt = 0.0
         self._seconds: float | None = None
@@ -55,12 +60,15 @@ class Figures:
         self._holds: dict[tuple[str, str], None] = {}
         self._held_since: float | None = None
         self._held = 0.0
+        self._alerts: set[str] = set()
+        self._undelivered = Counter[str]()
         self._waiting: Mapping[str, Any] = {}
         self._waiting_at = 0.0
 
     def see(self, seen: Seen) -> None:
         """One more event."""
         line, at = seen.line, seen.at
+        self._at = at
         match seen.event:
             case "run_started":
                 self._run, self._started, self._attempt = str(line["run"]), at, at
@@ -78,16 +86,10 @@ class Figures:
             case "node_recovered":
                 for kind in ("reused", "copied"):
                     self._bytes[kind] += int(line.get(f"bytes_{kind}") or 0)
-            case "hold":
-                self._hold(at, str(line["predicate"]), str(line["subject"]))
-            case "gate_closed":
-                self._hold(at, _GATE, str(line["gate"]))
-            case "gate_opened":
-                self._holds.pop((_GATE, str(line["gate"])), None)
-                self._cleared(at)
-            case "holds_cleared":
-                self._holds = {key: None for key in self._holds if line.get("but_gates") and key[0] == _GATE}
-                self._cleared(at)
+            case "hold" | "gate_closed" | "gate_opened" | "holds_cleared":
+                self._see_hold(seen.event, line, at)
+            case "not_notified":
+                self._undelivered[str(line["target"])] += 1
             case "run_finished":
                 self._clear(at)
                 self._outcome, self._seconds, self._waiting = str(line["outcome"]), float(line["seconds"]), {}
@@ -96,15 +98,32 @@ class Figures:
             case _:
                 pass
 
+    def _see_hold(self, event: str, line: Mapping[str, Any], at: float) -> None:
+        match event:
+            case "hold":
+                self._hold(at, str(line["predicate"]), str(line["subject"]))
+            case "gate_closed":
+                self._hold(at, _GATE, str(line["gate"]))
+                self._alerts.update(line.get("subjects") or ())
+            case "gate_opened":
+                self._holds.pop((_GATE, str(line["gate"])), None)
+                self._cleared(at)
+            case _:
+                self._holds = {key: None for key in self._holds if line.get("but_gates") and key[0] == _GATE}
+                self._cleared(at)
+
     def wait_for(self, waiting: Mapping[str, Any], now: float) -> None:
         """What the run waits for now, as in the event `waiting`; empty for nothing."""
         self._waiting, self._waiting_at = waiting, now
 
     def families(self, now: float) -> Iterator[_Metric]:
         """All of it."""
+        if self.gone or self._seconds is not None:
+            now = self._at
         seconds = now - self._attempt if self._seconds is None else self._seconds
         held = self._held + (0.0 if self._held_since is None else now - self._held_since)
         nodes = Counter(self._nodes.values())
+        alerts = Counter(alert.partition("{")[0] for alert in self._alerts)
         found: list[tuple[str, str, Iterable[Sample]]] = [
             ("run_info", "The last run of the cluster.", [({"run": self._run}, 1)]),
             (
@@ -129,7 +148,17 @@ class Figures:
             ("run_holds", "Predicates and gates that hold it now.", [({}, len(self._holds))]),
             ("run_held_seconds", "How long it was held in all.", [({}, held)]),
             ("run_waiting_seconds", "How long it has waited, by phase and predicate.", self._waits(now)),
-            ("updated_timestamp_seconds", "When this file was written.", [({}, now)]),
+            (
+                "run_alerts",
+                "Alerts that closed a gate of it, by name.",
+                [({"alert": one}, alerts[one]) for one in sorted(alerts)],
+            ),
+            (
+                "run_undelivered",
+                "Messages, silences and files that were not delivered, by target.",
+                [({"target": one}, self._undelivered[one]) for one in sorted(self._undelivered)],
+            ),
+            ("updated_timestamp_seconds", "When the last run last gave a sign of life.", [({}, now)]),
         ]
         if self._last_success is not None:
             done: list[Sample] = [({}, self._last_success)]
@@ -221,7 +250,7 @@ class Textfile:
         with self._changed:
             for seen in batch:
                 self._figures.see(seen)
-                self._last = int(seen.line["sequence"])
+                self._last = max(self._last, int(seen.line["sequence"]))
             self._dirty = True
             self._changed.notify()
         if self._thread is None:

@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.errors import ExitCode
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
-from tests.cli.runs import RUN, ended_run
+from tests.cli.runs import DEAD_PROCESS, RUN, ended_run, entry, events_of
 from tests.cli.serving import Served, serving
 
 TOKEN = "a token of 24 characters"  # noqa: S105  (of this test)
@@ -60,6 +62,16 @@ def test_metrics_are_those_of_the_last_run_of_each_cluster(server: Served) -> No
     assert 'orchestrate_run_outcome{cluster="lab",outcome="done"} 1' in lines
     assert 'orchestrate_run_nodes{cluster="lab",phase="recovered"} 3' in lines
     assert any(line.startswith('orchestrate_last_success_timestamp_seconds{cluster="lab"}') for line in lines)
+
+
+def test_a_run_whose_process_is_gone_gives_no_sign_of_life(console: Console) -> None:
+    with closing(open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)) as store:
+        journal = store.create_run(entry(RUN, DEAD_PROCESS))
+        journal.append(events_of("lab")[:9], 7.0)
+    with serving(console) as server:
+        lines = server.get("metrics").text.splitlines()
+    assert 'orchestrate_run_outcome{cluster="lab",outcome="running"} 1' in lines
+    assert 'orchestrate_updated_timestamp_seconds{cluster="lab"} 7' in lines
 
 
 def test_pages_load_nothing_from_elsewhere_nor_from_the_root(server: Served) -> None:

@@ -1,15 +1,17 @@
-"""Servers of the tests' own on loopback, and an Alertmanager among them."""
+"""Servers of the tests' own on loopback: an Alertmanager, a Prometheus, and what it scrapes."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 import urllib3
@@ -129,6 +131,88 @@ class Alertmanager(Server):
     def _names(self) -> list[str] | None:
         alerts = self.ask("GET", "/api/v2/alerts")
         return None if alerts is None else sorted(alert["labels"]["alertname"] for alert in alerts)
+
+
+class Exporter:
+    """Serves a text in Prometheus's format; the text may be changed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = exporter.text.encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the name of the base)
+                """The test's output is not the place."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="exporter", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        """End its thread and close its port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@dataclass(kw_only=True)
+class Prometheus(Server):
+    """One Prometheus that scrapes and evaluates its rules twice a second.
+
+    Attributes:
+        scraped: host and port of each target, by the name of its job.
+        rules: a file of rules; None without one.
+        alerts: where it sends its alerts; None for nowhere.
+    """
+
+    scraped: Mapping[str, str]
+    rules: Path | None = None
+    alerts: Alertmanager | None = None
+
+    def start(self) -> Self:
+        """Start it, and wait until it has scraped all targets."""
+        program = needs("prometheus")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "prometheus.yml"
+        every = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "500ms")
+        jobs = [{"job_name": job, **_static(address)} for job, address in self.scraped.items()]
+        content: dict[str, Any] = {"global": every, "scrape_configs": jobs}
+        if self.alerts is not None:
+            content["alerting"] = {"alertmanagers": [_static(self.alerts.url.removeprefix("http://"))]}
+        if self.rules is not None:
+            content["rule_files"] = [str(self.rules)]
+        config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
+        self.begin(
+            program,
+            f"--config.file={config}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            until=lambda: len(self.query("up == 1")) == len(self.scraped),
+        )
+        return self
+
+    def query(self, text: str) -> list[dict[str, Any]]:
+        """What an instant query finds; nothing while there is no answer."""
+        answer = self.ask("GET", "/api/v1/query", query=text)
+        found: list[dict[str, Any]] = answer["data"]["result"] if answer else []
+        return found
+
+
+def _static(address: str) -> dict[str, Any]:
+    return {"static_configs": [{"targets": [address]}]}
 
 
 def _from_now(seconds: float) -> str:

@@ -7,11 +7,9 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -19,7 +17,7 @@ from urllib.parse import quote
 import pytest
 import urllib3
 
-from tests.integration.alerting import Alertmanager, Server
+from tests.integration.alerting import Alertmanager, Exporter, Prometheus
 from tests.integration.killing import (
     QUICKEST,
     Truth,
@@ -39,87 +37,42 @@ if TYPE_CHECKING:
 GAUGE: Final = "lab_capacity"
 
 
-class Exporter:
-    """Tells one gauge, `lab_capacity`, in Prometheus's text format."""
-
-    def __init__(self, value: float) -> None:
-        self.value = value
-        exporter = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = f"# TYPE {GAUGE} gauge\n{GAUGE} {exporter.value}\n".encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the name of the base)
-                """The test's output is not the place."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="exporter", daemon=True)
-        self._thread.start()
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        """End its thread and close its port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+def _text(value: float) -> str:
+    return f"# TYPE {GAUGE} gauge\n{GAUGE} {value}\n"
 
 
-@dataclass(kw_only=True)
-class Prometheus(Server):
-    """One Prometheus that scrapes the exporter twice a second.
+class Gauged:
+    """A Prometheus that scrapes one gauge, `lab_capacity`.
 
-    Attributes:
-        exporter: what it scrapes.
+    Args:
         alerts: where it sends its alert, `Low` while the gauge is below 500; None without one.
     """
 
-    exporter: Exporter
-    alerts: Alertmanager | None = None
-
-    def start(self) -> Prometheus:
-        """Start it, and wait until it shows the gauge."""
-        program = needs("prometheus")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        config = self.folder / "prometheus.yml"
-        every = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "500ms")
-        scraped = {"job_name": "lab", "static_configs": [{"targets": [self.exporter.address]}]}
-        content: dict[str, Any] = {"global": every, "scrape_configs": [scraped]}
-        if self.alerts is not None:
-            targets = [self.alerts.url.removeprefix("http://")]
-            content["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": targets}]}]}
-            content["rule_files"] = ["rules.yml"]
-            rule = {"alert": "Low", "expr": f"sum({GAUGE}) < 500", "labels": {"cluster": "lab"}}
-            rules = {"groups": [{"name": "lab", "rules": [rule]}]}
-            (self.folder / "rules.yml").write_text(json.dumps(rules), encoding="utf-8")
-        config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
-        self.begin(
-            program,
-            f"--config.file={config}",
-            f"--storage.tsdb.path={self.folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{self.port}",
-            until=lambda: self._shown() == self.exporter.value,
-        )
-        return self
+    def __init__(self, folder: Path, value: float, alerts: Alertmanager | None = None) -> None:
+        folder.mkdir()
+        rule = {"alert": "Low", "expr": f"sum({GAUGE}) < 500", "labels": {"cluster": "lab"}}
+        rules = folder / "rules.yml"
+        rules.write_text(json.dumps({"groups": [{"name": "lab", "rules": [rule]}]}), encoding="utf-8")
+        self._exporter = Exporter(_text(value))
+        scraped = {"lab": self._exporter.address}
+        self._server = Prometheus(folder=folder, scraped=scraped, rules=rules, alerts=alerts)
+        self.url = self._server.url
+        try:
+            self._server.start()
+            self.set(value)
+        except BaseException:
+            self.stop()
+            raise
 
     def set(self, value: float) -> None:
         """Let the exporter tell another value, and return when the server shows it."""
-        self.exporter.value = value
-        self.wait(lambda: self._shown() == value)
+        self._exporter.text = _text(value)
+        self._server.wait(lambda: [float(one["value"][1]) for one in self._server.query(GAUGE)] == [value])
 
-    def _shown(self) -> float | None:
-        answer = self.ask("GET", "/api/v1/query", query=GAUGE)
-        samples = answer["data"]["result"] if answer else []
-        return float(samples[0]["value"][1]) if samples else None
+    def stop(self) -> None:
+        """End both."""
+        self._server.stop()
+        self._exporter.close()
 
 
 SERVER: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
@@ -309,14 +262,10 @@ def rabbit(_rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> Rabbit:
 
 
 @pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
-    exporter = Exporter(1000.0)
-    server = Prometheus(folder=tmp_path / "prometheus", exporter=exporter)
-    try:
-        yield server.start()
-    finally:
-        server.stop()
-        exporter.close()
+def prometheus(tmp_path: Path) -> Iterator[Gauged]:
+    server = Gauged(tmp_path / "prometheus", 1000.0)
+    yield server
+    server.stop()
 
 
 @pytest.fixture
@@ -329,17 +278,14 @@ def alerts(tmp_path: Path) -> Iterator[Alertmanager]:
 
 
 @pytest.fixture
-def alerting(tmp_path: Path, alerts: Alertmanager) -> Iterator[Prometheus]:
+def alerting(tmp_path: Path, alerts: Alertmanager) -> Iterator[Gauged]:
     """A Prometheus whose gauge is low, so that its alert fires."""
-    exporter = Exporter(20.0)
-    server = Prometheus(folder=tmp_path / "prometheus", exporter=exporter, alerts=alerts)
+    server = Gauged(tmp_path / "prometheus", 20.0, alerts)
     try:
-        server.start()
         alerts.await_alerts("Low")
         yield server
     finally:
         server.stop()
-        exporter.close()
 
 
 def gated(gate: Mapping[str, Any], limit: str = "5m") -> dict[str, Any]:
@@ -444,7 +390,7 @@ def test_a_full_queue_stands_the_run_down_and_resume_finishes(
 
 
 def test_a_metric_stands_a_run_down_and_the_resumed_one_waits(
-    process_cluster: ProcessCluster, prometheus: Prometheus, tmp_path: Path
+    process_cluster: ProcessCluster, prometheus: Gauged, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
@@ -471,7 +417,7 @@ def test_a_metric_stands_a_run_down_and_the_resumed_one_waits(
 
 
 def test_a_metric_that_is_low_holds_a_run_until_it_rises(
-    process_cluster: ProcessCluster, prometheus: Prometheus, tmp_path: Path
+    process_cluster: ProcessCluster, prometheus: Gauged, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
@@ -526,7 +472,7 @@ def test_an_alert_that_begins_holds_a_run_also_after_a_kill(
 
 
 def test_an_alert_that_fires_again_is_new_until_it_is_accepted(
-    process_cluster: ProcessCluster, alerting: Prometheus, alerts: Alertmanager, tmp_path: Path
+    process_cluster: ProcessCluster, alerting: Gauged, alerts: Alertmanager, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)
     before = prepare(lab)

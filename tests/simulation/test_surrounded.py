@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -171,7 +172,7 @@ def _huge(_asked: object, wire: Wire) -> None:
     ],
 )
 def test_no_receiver_changes_what_a_run_does(
-    monkeypatch: pytest.MonkeyPatch, answer: Callable[..., None] | None, why: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Callable[..., None] | None, why: str
 ) -> None:
     alone, said = SCENE.play(), list[str]()
     monkeypatch.setattr(beside, "END_SECONDS", 1.0)
@@ -182,7 +183,8 @@ def test_no_receiver_changes_what_a_run_does(
     with ScriptedServer() as server:
         if answer is not None:
             server.on("/", answer)
-        around = Around(targets=(replace(TARGET, url=f"{server.url}/"),))
+        targets = (replace(TARGET, url=f"{server.url}/"),)
+        around = Around(targets=targets, textfile=tmp_path / "o.prom")
         monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, told))
         if answer is None:
             server.close()
@@ -193,6 +195,8 @@ def test_no_receiver_changes_what_a_run_does(
     assert why in lost[-1].why
     (line,) = said
     assert line.startswith("2 messages not delivered to chat: ")
+    written = (tmp_path / "o.prom").read_text()
+    assert re.search(r'run_undelivered\{.*target="chat"\} 2\n', written), "that of the end, too"
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,7 @@ class _Looks:
             for record in records:
                 line = {**encode_event(record.event), "run": record.run, "sequence": record.sequence}
                 figures.see(Seen(at=record.at, line=line, text=""))
+            figures.gone = entry.outcome is None and provably_gone(entry.process)
             counted[entry.run] = figures, last + len(records)
         self._counted = counted
         text = text_of((figures for figures, _ in counted.values()), self._context.clock.now())

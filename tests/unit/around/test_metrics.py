@@ -76,9 +76,14 @@ def figures(*events: Seen, now: float = 100.0, last: float | None = None) -> dic
         ([RUN, HOLD, CLOSED, BUT_GATES], {"run_holds": 1, "run_held_seconds": 80}),
         ([RUN, HOLD, CLOSED, BUT_GATES, OPENED], {"run_holds": 0, "run_held_seconds": 30}),
         ([RUN, HOLD, seen(45, "phase_entered", node=None, to="withheld")], {"run_held_seconds": 25}),
+        ([RUN, seen(30, "gate_closed", gate="alerts", subjects=['Disk{host="a"}', 'Disk{host="b"}']),
+          seen(31, "gate_closed", gate="alerts", subjects=['Disk{host="a"}', "Lag"])],
+         {'run_alerts{alert="Disk"}': 2, 'run_alerts{alert="Lag"}': 1, "run_holds": 1}),
+        ([RUN, seen(30, "not_notified", target="pager", on="held"),
+          seen(31, "not_notified", target="pager", on="done")], {'run_undelivered{target="pager"}': 2}),
         ([RUN, seen(90, "run_finished", outcome="done", seconds=89.5)],
          {'run_outcome{outcome="done"}': 1, 'run_outcome{outcome="running"}': 0, "run_seconds": 89.5,
-          "last_success_timestamp_seconds": 1090}),
+          "last_success_timestamp_seconds": 1090, "updated_timestamp_seconds": 1090}),
         ([RUN, seen(90, "run_finished", outcome="paused", seconds=1.0), seen(95, "run_resumed")],
          {'run_outcome{outcome="running"}': 1, "run_seconds": 5, "run_start_timestamp_seconds": 1000}),
     ],
@@ -86,6 +91,16 @@ def figures(*events: Seen, now: float = 100.0, last: float | None = None) -> dic
 def test_the_figures_of_a_run(events: list[Seen], wanted: Mapping[str, float]) -> None:
     found = figures(*events)
     assert {key: found[key] for key in wanted} == pytest.approx(dict(wanted))
+
+
+def test_time_stands_still_for_a_run_that_is_gone() -> None:
+    made = Figures("prod", None)
+    for one in (RUN, HOLD):
+        made.see(one)
+    made.gone = True
+    found = samples(text_of((made,), 9999.0))
+    wanted = {"updated_timestamp_seconds": 1020, "run_seconds": 20, "run_held_seconds": 0}
+    assert wanted.items() <= found.items()
 
 
 def test_the_last_success_stays_while_others_fail() -> None:
