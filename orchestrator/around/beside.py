@@ -107,15 +107,13 @@ class Beside:
     def end(self, text: str) -> None:
         """The run has ended, with this summary: finish what can be finished within one deadline."""
         until = self._clock() + self._end_seconds
-        if self._silences is not None:
-            self._silences.close(until)
         for story, outbox in self._each:
             _put(outbox, story.end(text))
-            outbox.close(until)
-        for _, outbox in self._each:
-            outbox.join()
-        if self._silences is not None:
-            self._silences.join()
+        workers = [*([self._silences] if self._silences else []), *(outbox for _, outbox in self._each)]
+        for worker in workers:
+            worker.close(until)
+        for worker in workers:
+            worker.join()
         if self._metrics is not None:
             for line in self.news():  # they are events when the journal has them: for a file too late
                 self._metrics.see([Seen(at=self._now(), line={"sequence": 0, **line}, text="")])

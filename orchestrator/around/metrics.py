@@ -11,11 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from threading import Condition, Thread
 from typing import Any, Final
 
 from orchestrator.around.story import Seen
 from orchestrator.around.ways import RunContext
+from orchestrator.around.worker import Worker
 from orchestrator.untrusted import one_line
 from orchestrator.whole_file import write_whole
 
@@ -213,7 +213,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-class Textfile:
+class Textfile(Worker):
     """Writes the metrics of a run from a thread, which may hang with the file system.
 
     Args:
@@ -236,12 +236,10 @@ class Textfile:
         now: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("metrics", clock)
         self._path, self._figures, self._context, self._record = path, figures, context, record
-        self._now, self._clock = now, clock
-        self._changed, self._dirty, self._failed = Condition(), False, False
-        self._last = 0
-        self._until: float | None = None
-        self._thread: Thread | None = None
+        self._now, self._last = now, 0
+        self._dirty = self._failed = False
         for seen in past:
             figures.see(seen)
 
@@ -253,27 +251,12 @@ class Textfile:
                 self._last = max(self._last, int(seen.line["sequence"]))
             self._dirty = True
             self._changed.notify()
-        if self._thread is None:
-            self._thread = Thread(target=self._work, name="metrics", daemon=True)
-            self._thread.start()
+        self._begin()
 
     def wait_for(self, waiting: Mapping[str, Any]) -> None:
         """What the run waits for now; the next beat writes it."""
         with self._changed:
             self._figures.wait_for(waiting, self._now())
-
-    def close(self, until: float) -> None:
-        """No event follows: write it once more, until this moment of the monotonic clock."""
-        with self._changed:
-            self._until = until
-            self._changed.notify()
-
-    def join(self) -> None:
-        """Wait for that."""
-        if self._thread is not None and self._until is not None:
-            self._thread.join(max(0.0, self._until - self._clock()))
-            if self._thread.is_alive():
-                self._fault("it was not written before the end of the run")
 
     def _work(self) -> None:
         closing = False
@@ -285,6 +268,9 @@ class Textfile:
             self._write(text)
             with self._changed:
                 self._changed.wait_for(lambda: self._until is not None, timeout=_PAUSE_SECONDS)
+
+    def _late(self) -> None:
+        self._fault("it was not written before the end of the run")
 
     def _write(self, text: str) -> None:
         try:

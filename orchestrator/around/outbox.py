@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from threading import Condition, Thread
 from typing import Final
 
 from orchestrator.around.story import ENDS, Message
 from orchestrator.around.web import NotSent
+from orchestrator.around.worker import Worker
 
 MOST_WAITING: Final = 50
 """Messages that wait for a slow target. One more is lost."""
@@ -27,7 +27,7 @@ Record = Callable[[Mapping[str, object]], None]
 """Takes an event for the journal."""
 
 
-class Outbox:
+class Outbox(Worker):
     """The messages to one target. `put` never waits.
 
     Args:
@@ -47,13 +47,10 @@ class Outbox:
         seconds: float = SEND_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._target, self._send, self._record, self._clock = target, send, record, clock
-        self._seconds = seconds
+        super().__init__(f"message-{target}", clock)
+        self._target, self._send, self._record, self._seconds = target, send, record, seconds
         self._waiting: deque[Message] = deque()
         self._recent: deque[float] = deque()
-        self._changed = Condition()
-        self._until: float | None = None
-        self._thread: Thread | None = None
 
     def put(self, message: Message) -> None:
         """Send it soon; one too many is recorded as lost."""
@@ -64,20 +61,10 @@ class Outbox:
                 self._changed.notify()
         if why is not None:
             self._say(message, why)
-        elif self._thread is None:
-            self._thread = Thread(target=self._work, name=f"message-{self._target}", daemon=True)
-            self._thread.start()
+        else:
+            self._begin()
 
-    def close(self, until: float) -> None:
-        """No message follows: send what waits, until this moment of the clock."""
-        with self._changed:
-            self._until = until
-            self._changed.notify()
-
-    def join(self) -> None:
-        """Wait for that. What is not sent by then is lost, and recorded so."""
-        if self._thread is not None and self._until is not None:
-            self._thread.join(max(0.0, self._until - self._clock()))
+    def _late(self) -> None:
         with self._changed:
             lost, self._waiting = self._waiting, deque()
         for message in lost:
@@ -97,7 +84,7 @@ class Outbox:
     def _work(self) -> None:
         while (message := self._next()) is not None:
             why = self._delivered(message)
-            with self._changed:  # it stays the first while it is sent, so that `join` finds it
+            with self._changed:  # it stays the first while it is sent, so that `_late` finds it
                 if not self._waiting or self._waiting[0] is not message:
                     return
                 self._waiting.popleft()
@@ -113,7 +100,7 @@ class Outbox:
         why = ""
         for pause in (*PAUSES, None):
             try:
-                self._send(message, self._left())
+                self._send(message, self._left(self._seconds))
             except NotSent as error:
                 why = str(error)
                 if not error.again or pause is None or self._closing_within(pause):
@@ -123,10 +110,6 @@ class Outbox:
             else:
                 return None
         return why
-
-    def _left(self) -> float:
-        left = self._seconds if self._until is None else min(self._seconds, self._until - self._clock())
-        return max(0.1, left)
 
     def _closing_within(self, seconds: float) -> bool:
         with self._changed:

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from threading import Condition, Thread
 from typing import Any, Final
 from urllib.parse import quote
 
 from orchestrator.around.story import Seen
 from orchestrator.around.ways import RunContext
 from orchestrator.around.web import NotSent, ask, tls_of
+from orchestrator.around.worker import Worker
 from orchestrator.bounded_http import basic
 from orchestrator.config.around import Alertmanager
 from orchestrator.errors import ConfigError
@@ -211,8 +211,8 @@ class Live:
     ending: bool = False
 
 
-class Silences:
-    """Keeps the silences of a run. Only `wait` and `end` wait.
+class Silences(Worker):
+    """Keeps the silences of a run. Only `wait` and `join` wait.
 
     Args:
         alertmanager: where.
@@ -232,13 +232,8 @@ class Silences:
         now: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._at, self._context, self._record, self._now, self._clock = (
-            alertmanager,
-            context,
-            record,
-            now,
-            clock,
-        )
+        super().__init__("silences", clock)
+        self._at, self._context, self._record, self._now = alertmanager, context, record, now
         self._waves = Waves(alertmanager.matchers, alertmanager.at_most)
         for seen in past:
             self._waves.see(seen)
@@ -248,10 +243,7 @@ class Silences:
         self._tried: dict[Key, Matchers] = {}
         self._not_before = 0.0
         self._waited: set[int] = set()
-        self._changed = Condition()
         self._seen = self._done = 0  # versions of the events: the last one, and that which was acted on
-        self._until: float | None = None
-        self._thread: Thread | None = None
 
     def see(self, batch: Sequence[Seen]) -> None:
         """These events were committed together."""
@@ -260,9 +252,8 @@ class Silences:
                 self._waves.see(seen)
             self._seen += 1
             self._changed.notify_all()
-        if self._thread is None and (self._waves.waves or self._to_find):
-            self._thread = Thread(target=self._work, name="silences", daemon=True)
-            self._thread.start()
+        if self._waves.waves or self._to_find:
+            self._begin()
 
     def wait(self) -> None:
         """Before the stop of a wave: wait a little for its silence, once for each wave."""
@@ -275,19 +266,8 @@ class Silences:
                 self._changed.wait_for(lambda: self._done >= version, timeout=WAIT_SECONDS)
             self._waited |= new
 
-    def close(self, until: float) -> None:
-        """No event follows: bring it to an end, until this moment of the monotonic clock."""
-        with self._changed:
-            self._until = until
-            self._seen += 1
-            self._changed.notify_all()
-
-    def join(self) -> None:
-        """Wait for that."""
-        if self._thread is not None and self._until is not None:
-            self._thread.join(max(0.0, self._until - self._clock()))
-            if self._thread.is_alive():
-                self._fault("it did not answer before the end of the run")
+    def _late(self) -> None:
+        self._fault("it did not answer before the end of the run")
 
     def _work(self) -> None:
         pause: float | None = 0.0
@@ -448,12 +428,7 @@ class Silences:
                 raise
 
     def _ask(self, method: str, path: str, body: object = None) -> bytes:
-        return call(self._at, self._context, method, path, body, seconds=self._left())
-
-    def _left(self) -> float:
-        if self._until is None:
-            return REQUEST_SECONDS
-        return max(0.1, min(REQUEST_SECONDS, self._until - self._clock()))
+        return call(self._at, self._context, method, path, body, seconds=self._left(REQUEST_SECONDS))
 
     def _try(self, work: Callable[[], None]) -> bool:
         try:
