@@ -9,6 +9,7 @@ from operator import attrgetter
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+from orchestrator.around.annotations import MOST_IN_A_WHILE, Annotations
 from orchestrator.around.metrics import Figures, Textfile
 from orchestrator.around.outbox import SEND_SECONDS, Outbox, Send
 from orchestrator.around.silence import Silences
@@ -53,7 +54,7 @@ class Beside:
         ]
         ways += [(one, one.timeout, runs(one, context)) for one in around.hooks]
         self._end_seconds = max([END_SECONDS, *(hook.timeout + 1 for hook in around.hooks)])
-        self._each: list[tuple[Story, Outbox]] = []
+        self._each: list[tuple[Story | Annotations, Outbox]] = []
         known = sent_already(past)
         for one, seconds, send in ways:
             story = Story(one.on, one.after, duration)
@@ -61,6 +62,13 @@ class Beside:
             self._each.append((story, outbox))
             for message in _unsent(story, one.name, past, known):
                 outbox.put(message)
+
+        if around.grafana is not None:
+            regions = Annotations(around.grafana, context, past)
+            outbox = Outbox(
+                around.grafana.name, regions.send, self._news.put, most=MOST_IN_A_WHILE, clock=clock
+            )
+            self._each.append((regions, outbox))
 
         self._silences: Silences | None = None
         if around.alertmanager is not None:

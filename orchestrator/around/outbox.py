@@ -21,8 +21,8 @@ SEND_SECONDS: Final = 10.0
 PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try. Only what cannot have been delivered is tried again."""
 
-Send = Callable[[Message, float], None]
-"""Sends a message within so many seconds. Raises `NotSent`."""
+Send = Callable[[Message, float], str | None]
+"""Sends a message within so many seconds; what the target calls it, if that is needed. Raises `NotSent`."""
 Record = Callable[[Mapping[str, object]], None]
 """Takes an event for the journal."""
 
@@ -35,6 +35,7 @@ class Outbox(Worker):
         send: sends one.
         record: takes what became of each, as an event.
         seconds: limit of one try.
+        most: at most so many messages in `WHILE_SECONDS`.
         clock: monotonic seconds.
     """
 
@@ -45,10 +46,12 @@ class Outbox(Worker):
         record: Record,
         *,
         seconds: float = SEND_SECONDS,
+        most: int = MOST_IN_A_WHILE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(f"message-{target}", clock)
         self._target, self._send, self._record, self._seconds = target, send, record, seconds
+        self._most = most
         self._waiting: deque[Message] = deque()
         self._recent: deque[float] = deque()
 
@@ -60,7 +63,7 @@ class Outbox(Worker):
                 self._waiting.append(message)
                 self._changed.notify()
         if why is not None:
-            self._say(message, why)
+            self._say(message, _lost(why))
         else:
             self._begin()
 
@@ -68,7 +71,7 @@ class Outbox(Worker):
         with self._changed:
             lost, self._waiting = self._waiting, deque()
         for message in lost:
-            self._say(message, "it was not delivered before the end of the run")
+            self._say(message, _lost("it was not delivered before the end of the run"))
 
     def _too_many(self, message: Message) -> str | None:
         now = self._clock()
@@ -76,48 +79,48 @@ class Outbox(Worker):
             self._recent.popleft()
         if len(self._waiting) >= MOST_WAITING:
             return f"{MOST_WAITING} messages wait already: the target does not keep up"
-        if len(self._recent) >= MOST_IN_A_WHILE and message.on not in ENDS:
-            return f"{MOST_IN_A_WHILE} messages were sent within {WHILE_SECONDS / 60:g} minutes"
+        if len(self._recent) >= self._most and message.on not in ENDS:
+            return f"{self._most} messages were sent within {WHILE_SECONDS / 60:g} minutes"
         self._recent.append(now)
         return None
 
     def _work(self) -> None:
         while (message := self._next()) is not None:
-            why = self._delivered(message)
+            fate = self._fate(message)
             with self._changed:  # it stays the first while it is sent, so that `_late` finds it
                 if not self._waiting or self._waiting[0] is not message:
                     return
                 self._waiting.popleft()
-            self._say(message, why)
+            self._say(message, fate)
 
     def _next(self) -> Message | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._until is not None)
             return self._waiting[0] if self._waiting else None
 
-    def _delivered(self, message: Message) -> str | None:
-        """Send it; why it was not delivered, or None."""
+    def _fate(self, message: Message) -> Mapping[str, object]:
+        """Send it; what became of it, as a part of an event."""
         why = ""
         for pause in (*PAUSES, None):
             try:
-                self._send(message, self._left(self._seconds))
+                reference = self._send(message, self._left(self._seconds))
             except NotSent as error:
                 why = str(error)
                 if not error.again or pause is None or self._closing_within(pause):
-                    return why
+                    return _lost(why)
             except Exception as defect:  # noqa: BLE001  (a message must not end a run; the type alone holds no secret)
-                return f"a defect of the program: {type(defect).__name__}"
+                return _lost(f"a defect of the program: {type(defect).__name__}")
             else:
-                return None
-        return why
+                return {"event": "notified", **({"reference": reference} if reference else {})}
+        return _lost(why)
 
     def _closing_within(self, seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._until is not None, timeout=seconds)
 
-    def _say(self, message: Message, why: str | None) -> None:
-        about: dict[str, object] = {"target": self._target, "on": str(message.on), "of": message.of}
-        if why is None:
-            self._record({"event": "notified", **about})
-        else:
-            self._record({"event": "not_notified", **about, "why": why})
+    def _say(self, message: Message, fate: Mapping[str, object]) -> None:
+        self._record({**fate, "target": self._target, "on": str(message.on), "of": message.of})
+
+
+def _lost(why: str) -> Mapping[str, object]:
+    return {"event": "not_notified", "why": why}

@@ -236,6 +236,24 @@ class MetricsSpec(Spec):
 
 METRICS: Final = "Where metrics of the cluster's last run are written."
 
+
+class GrafanaSpec(Spec):
+    """The Grafana that shows runs and waves as annotations."""
+
+    url: BaseUrl = Field(description="URL of the server.")
+    token: Reference = Field(description="Reference to a token that may read and write annotations.")
+    ca: Unset[Name] = Field(default=None, description=CA)
+    strict: StrictBool = Field(default=True, description=STRICT)
+
+
+class AnnotationsSpec(Spec):
+    """A run and each of its waves are shown in charts, from begin to end."""
+
+    grafana: GrafanaSpec = Field(description="Where.")
+
+
+ANNOTATIONS: Final = "Where a run and its waves are shown in charts."
+
 NotifyTargets = Annotated[tuple[NotifySpec, ...], AfterValidator(_not_too_many)]
 NOTIFY: Final = "Where messages about a run are sent."
 
@@ -319,6 +337,21 @@ class Alertmanager:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grafana:
+    """Where annotations are made."""
+
+    url: str
+    token: SecretReference
+    ca: str | None = None
+    strict: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its name in events."""
+        return _usual_name(self.url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """What surrounds a run, from its files."""
 
@@ -326,6 +359,7 @@ class Around:
     hooks: tuple[RunHook, ...] = ()
     alertmanager: Alertmanager | None = None
     textfile: Path | None = None
+    grafana: Grafana | None = None
 
     @property
     def empty(self) -> bool:
@@ -337,6 +371,7 @@ class Around:
         """All references, each with its place."""
         found = [one for target in self.targets for one in (target.url, target.password, target.bearer)]
         found += [self.alertmanager.auth, self.alertmanager.bearer] if self.alertmanager else []
+        found += [self.grafana.token] if self.grafana else []
         return tuple(one for one in found if isinstance(one, SecretReference))
 
 
@@ -372,6 +407,15 @@ def alertmanager_in(spec: SilenceSpec | None, folder: Path) -> Alertmanager | No
         ca=at_home(at.ca, folder) if at.ca else None,
         strict=at.strict,
     )
+
+
+def grafana_in(spec: AnnotationsSpec | None, folder: Path) -> Grafana | None:
+    """The Grafana of a file; relative paths in it start at the file's folder."""
+    if spec is None:
+        return None
+    at = spec.grafana
+    ca = at_home(at.ca, folder) if at.ca else None
+    return Grafana(url=at.url, token=absolute(at.token, folder), ca=ca, strict=at.strict)
 
 
 def named_apart(targets: Sequence[Target]) -> tuple[Target, ...]:

@@ -14,7 +14,16 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from orchestrator.config.around import METRICS, NOTIFY, SILENCE, MetricsSpec, NotifyTargets, SilenceSpec
+from orchestrator.config.around import (
+    ANNOTATIONS,
+    METRICS,
+    NOTIFY,
+    SILENCE,
+    AnnotationsSpec,
+    MetricsSpec,
+    NotifyTargets,
+    SilenceSpec,
+)
 from orchestrator.config.faults import Faults, validate
 from orchestrator.config.hosts import (
     HostSettings,
@@ -127,6 +136,7 @@ class ClusterSpec(Spec):
     notify: NotifyTargets = Field(default=(), description=NOTIFY)
     silence: Unset[SilenceSpec] = Field(default=None, description=SILENCE)
     metrics: Unset[MetricsSpec] = Field(default=None, description=METRICS)
+    annotations: Unset[AnnotationsSpec] = Field(default=None, description=ANNOTATIONS)
 
     @model_validator(mode="after")
     def _both(self) -> Self:
@@ -159,6 +169,7 @@ class RiakClusterSpec(Spec):
     notify: NotifyTargets = Field(default=(), description=NOTIFY)
     silence: Unset[SilenceSpec] = Field(default=None, description=SILENCE)
     metrics: Unset[MetricsSpec] = Field(default=None, description=METRICS)
+    annotations: Unset[AnnotationsSpec] = Field(default=None, description=ANNOTATIONS)
 
 
 _NO_CLUSTER: Final = "not for `kind: hosts`: there is no cluster to reach"
@@ -170,7 +181,7 @@ class HostsFileSpec(Spec):
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("endpoints", "auth", "tls", "product", "version"), _NO_CLUSTER),
-        **dict.fromkeys(("playbook", "expect", "notify", "silence", "metrics"), _NO_RESTART),
+        **dict.fromkeys(("playbook", "expect", "notify", "silence", "metrics", "annotations"), _NO_RESTART),
         "zone_attribute": "not for `kind: hosts`: its zones are the groups of `hosts.names`",
         "riak": "only for `kind: riak`",
     }

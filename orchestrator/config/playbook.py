@@ -22,6 +22,7 @@ from orchestrator.config.around import (
     NotifyTargets,
     RunHook,
     alertmanager_in,
+    grafana_in,
     hooks_in,
     named_apart,
     targets_in,
@@ -271,6 +272,7 @@ def around_in(cluster: ClusterFile, playbook: Playbook | None) -> Around:
         hooks=hooks,
         alertmanager=alertmanager_in(cluster.spec.silence, cluster.path.resolve().parent),
         textfile=cluster.local_path(cluster.spec.metrics.textfile) if cluster.spec.metrics else None,
+        grafana=grafana_in(cluster.spec.annotations, cluster.path.resolve().parent),
     )
 
 

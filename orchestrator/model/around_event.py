@@ -16,17 +16,19 @@ class Surrounding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notified(Surrounding):
-    """A message was sent. `resume` does not send it again.
+    """A message was sent, or with `on` = `annotation` an annotation. `resume` does not send it again.
 
     Attributes:
         target: its name, without secrets.
         on: what it is about, as in `notify`.
         of: sequence of the event that it is about.
+        reference: the id of an annotation.
     """
 
     target: str
     on: str
     of: int
+    reference: str = ""
     event: Literal["notified"] = "notified"
 
 

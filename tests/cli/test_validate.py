@@ -370,6 +370,22 @@ def test_alerts_that_fire_already_leave_a_gate_open(
             assert says in said.out
 
 
+def test_servers_around_a_run_are_asked(console: Console, cluster: SmallCluster) -> None:
+    there = replace(console, environment={"TOKEN": "glsa_hunter2hunter2"})
+    with ScriptedServer() as server:
+        server.on("/api/v2/silences", reply([]))
+        server.on("/api/annotations", reply([]), reply({}, status=401))
+        keys = {
+            "silence": {"alertmanager": {"url": server.url, "matchers": [{"a": "b"}]}},
+            "annotations": {"grafana": {"url": server.url, "token": "env:TOKEN"}},
+        }
+        good, bad = validate(there, cluster, **keys), validate(there, cluster, **keys)
+    assert {("ok", "silence", "alertmanager"), ("ok", "annotations", "grafana")} <= set(marks(good.out))
+    assert (good.code, bad.code) == (ExitCode.DONE, ExitCode.HELD)
+    assert f"{server.url}: 401 So; a run would not make annotations" in bad.out
+    assert "hunter2" not in good.out + good.err + bad.out + bad.err
+
+
 def test_a_dead_endpoint_among_several_is_warned_of(console: Console, cluster: SmallCluster) -> None:
     """While nodes are down, a run has only the others."""
     for words in (("plan",), ("restart", "--dry-run")):

@@ -14,9 +14,11 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.around import beside, silence
+from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
 from orchestrator.around.ways import RunContext
-from orchestrator.config.around import Alertmanager, Around, On, Target
+from orchestrator.config.around import Alertmanager, Around, Grafana, On, Target
+from orchestrator.config.secrets import parse_reference
 from orchestrator.engine.estimate import last_of_run
 from orchestrator.model.action import StopNode
 from orchestrator.model.around_event import Notified, NotNotified
@@ -28,10 +30,12 @@ from orchestrator.runs.simulated_ports import SimulatedPorts
 from orchestrator.runs.surroundings import Surrounded
 from orchestrator.simulation.mishaps import SnapshotBegun
 from orchestrator.view.history import past_run
+from tests.fakes.grafana import FakeGrafana
 from tests.fakes.scripted_http import ScriptedServer, Wire, hang, reply
 from tests.simulation.scene import EVERY, FAILED, PAUSED, Played, Scene, asked, first, refused, resume
 
 TARGET: Final = Target(name="chat", url="http://h/", on=frozenset(On), after=600.0, text="{text}")
+TOKEN: Final = parse_reference("env:TOKEN")
 Key = tuple[str, int]
 
 
@@ -210,7 +214,7 @@ def test_no_receiver_changes_what_a_run_does(
         (_huge, "the answer is larger than 16777216 bytes"),
     ],
 )
-def test_no_alertmanager_changes_what_a_run_does(
+def test_no_server_changes_what_a_run_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Callable[..., None] | None, why: str
 ) -> None:
     alone, said = SCENE.play(), list[str]()
@@ -223,8 +227,10 @@ def test_no_alertmanager_changes_what_a_run_does(
     with ScriptedServer() as server:
         if answer is not None:
             server.on("/api/v2/silences", answer)
+            server.on("/api/annotations", answer)
         at = Alertmanager(url=server.url, matchers=({"instance": "{host}"},), at_most=3600.0)
-        around = Around(alertmanager=at, textfile=tmp_path / "gone" / "o.prom")
+        grafana = Grafana(url=server.url, token=TOKEN)
+        around = Around(alertmanager=at, textfile=tmp_path / "gone" / "o.prom", grafana=grafana)
         monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, told))
         if answer is None:
             server.close()
@@ -233,6 +239,7 @@ def test_no_alertmanager_changes_what_a_run_does(
     lost = {event.on: event for event in surrounded.found(NotNotified)}
     assert why in lost["silence"].why
     assert "No such file" in lost["metrics"].why
+    assert lost["annotation"].target == server.url
     (line,) = said
     assert "not delivered to " in line
 
@@ -281,3 +288,40 @@ def test_resume_sends_nothing_that_is_recorded_as_sent(subtests: pytest.Subtests
             replace(HELD, killed=number, then=[note, resume(ends=None)]).play()
             assert set(AtOnce.sent).isdisjoint(recorded)
             assert max(Counter(AtOnce.sent).values(), default=1) == 1
+
+
+class SentAtOnce(AtOnce):
+    """The same, with what a target answers."""
+
+    def __init__(self, target: str, send: Send, record: Callable[[Any], None], **_more: object) -> None:
+        super().__init__(target, send, record)
+        self._send = send
+
+    def put(self, message: Message) -> None:
+        reference = self._send(message, 60.0)
+        about = {"target": self._target, "on": str(message.on), "of": message.of}
+        self._record({"event": "notified", **about, "reference": reference})
+
+
+def test_resume_makes_no_annotation_twice(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    points = len(_points())
+    context = RunContext(
+        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
+    )
+    monkeypatch.setattr(beside, "Outbox", SentAtOnce)
+    with ScriptedServer() as server:
+        around = Around(grafana=Grafana(url=server.url, token=TOKEN))
+        monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, context))
+        for number in range(3, points + 1, EVERY):
+            with subtests.test(_points()[number - 1]):
+                grafana = FakeGrafana(token=str(TOKEN))
+                grafana.at(server)
+                played = replace(HELD, killed=number, then=[resume(ends=None)]).play()
+                begins = {(tuple(tags), begin) for tags, begin, _ in grafana.regions}
+                waves = [
+                    record.at
+                    for record in played.simulation.journal.records
+                    if record.event.event == "wave_started"
+                ]
+                assert len(begins) == len(grafana.regions) == 1 + len(waves)
+                assert grafana.regions[0][2] == round(1000 * played.simulation.journal.records[-1].at)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, assert_never
 
-from orchestrator.around.silence import call
+from orchestrator.around.annotations import call as ask_grafana
+from orchestrator.around.annotations import token_of
+from orchestrator.around.outbox import SEND_SECONDS
+from orchestrator.around.silence import call as ask_alertmanager
 from orchestrator.around.ways import require_usable
 from orchestrator.around.web import NotSent
 from orchestrator.cli.context import Context, context_of
@@ -99,7 +103,7 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         checks = _checks(
             ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accepted=accepted
         )
-        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _silences(around, ports))
+        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _servers(around, ports))
         return int(_report(every, context, before="a restart"))
     finally:
         ports.close()
@@ -414,19 +418,29 @@ def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
             yield Check(subject="gate", point=name, good=True, message=f"{how}: {view.evidence}")
 
 
-def _silences(around: Around, ports: FilePorts) -> Iterator[Check]:
-    """Ask the Alertmanager in which alerts are silenced, if there is one."""
-    if around.alertmanager is None:
-        return
-    try:
-        call(around.alertmanager, ports.run_context, "GET", "silences")
-    except NotSent as error:
-        why = ports.redact(str(error))
-        message = f"{around.alertmanager.name}: {why}; a run would not silence alerts"
-        yield Check(subject="silence", point="alertmanager", good=False, message=message)
-    else:
-        message = f"{around.alertmanager.name} answers"
-        yield Check(subject="silence", point="alertmanager", good=True, message=message)
+def _servers(around: Around, ports: FilePorts) -> Iterator[Check]:
+    """Ask the servers in which a run silences alerts and makes annotations."""
+    context, at, grafana = ports.run_context, around.alertmanager, around.grafana
+
+    def check(subject: str, point: str, name: str, ask: Callable[[], object], lost: str) -> Check:
+        try:
+            ask()
+        except (NotSent, ValueError) as error:
+            why = ports.redact(str(error) if isinstance(error, NotSent) else "it does not answer with JSON")
+            return Check(
+                subject=subject, point=point, good=False, message=f"{name}: {why}; a run would not {lost}"
+            )
+        return Check(subject=subject, point=point, good=True, message=f"{name} answers")
+
+    if at is not None:
+        ask = partial(ask_alertmanager, at, context, "GET", "silences")
+        yield check("silence", "alertmanager", at.name, ask, "silence alerts")
+    if grafana is not None:
+
+        def listed() -> None:
+            ask_grafana(grafana, token_of(grafana, context), "GET", "?limit=1", seconds=SEND_SECONDS)
+
+        yield check("annotations", "grafana", grafana.name, listed, "make annotations")
 
 
 def _say(check: Check, context: Context) -> None:

@@ -91,6 +91,20 @@ def test_where_metrics_are_written() -> None:
         around("metrics: {textfile: /var/lib/o.txt}\n")
 
 
+GRAFANA = "annotations:\n  grafana: {url: 'https://g:3000/'"
+
+
+def test_where_annotations_are_made() -> None:
+    found = around(f"{GRAFANA}, token: file:token, ca: ca.pem}}\n")
+    assert found.grafana is not None
+    assert (found.grafana.url, found.grafana.ca) == ("https://g:3000", "/etc/ca.pem")
+    assert list(map(str, found.references)) == ["file:/etc/token"]
+    for keys, said in (("", "token"), (f", token: {SECRET}", "never written here")):
+        with pytest.raises(ConfigError, match=said) as caught:
+            around(f"{GRAFANA}{keys}}}\n")
+        assert SECRET not in str(caught.value)
+
+
 def test_targets_of_both_files_have_names_of_their_own() -> None:
     found = around(
         "notify:\n- url: env:SLACK_URL\n- url: 'https://u@chat:8443/a?b=c'\n"
