@@ -33,6 +33,7 @@ from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, json_line
 from orchestrator.view.summary import refusal_object
 from orchestrator.view.text import printed
+from orchestrator.view.unit_status import SOCKET, UnitStatus
 
 _OUTCOMES: Final = {
     ExitCode.DONE: "done",
@@ -240,6 +241,13 @@ def left_at_once(state: RunState | None, context: Context) -> LastWords:
 
 @contextmanager
 def _reporter(context: Context, watched: Watched) -> Iterator[Reporter]:
+    unit = context.environment.get(SOCKET)
+    with _shown(context, watched) as shown:
+        yield UnitStatus(shown, unit, context.clock.now, watched.past) if unit else shown
+
+
+@contextmanager
+def _shown(context: Context, watched: Watched) -> Iterator[Reporter]:
     now = context.clock.now
     if context.output is Output.JSON:
         yield JsonReporter(context.out, now, encode_event, past=watched.past)

@@ -169,13 +169,20 @@ def record_line(record: Record, sentences: Sentences) -> str:
     return f"{stamp_seconds(record.at)} {sentences(record.event)}"
 
 
+def wait_in_words(state: RunState, wait: Wait, now: Instant, *, of: int = 0) -> str:
+    """The current wait and its duration on one line; `of`: waves of the plan, 0 if that is not shown."""
+    left = f", at most {duration(wait.until - now)} more" if wait.until is not None else ""
+    all_of_them = f" of {of}" if of else ""
+    phase = state.phase.value
+    where = f"wave {state.wave.number}{all_of_them}, {phase}" if state.wave else phase
+    held = f"; {holds_in_words(wait.holds)}" if wait.holds else ""
+    return f"waiting ({where}) for {wait.awaited}: {duration(now - wait.since)} so far{left}{held}"
+
+
 def waiting_lines(state: RunState, wait: Wait, now: Instant) -> list[str]:
     """The current wait and its duration; each hold with its evidence on a separate line."""
     at = stamp_seconds(now)
-    left = f", at most {duration(wait.until - now)} more" if wait.until is not None else ""
-    where = f"wave {state.wave.number}, {state.phase.value}" if state.wave else state.phase.value
-    held = f"; {holds_in_words(wait.holds)}" if wait.holds else ""
-    head = f"{at} waiting ({where}) for {wait.awaited}: {duration(now - wait.since)} so far{left}{held}"
+    head = f"{at} {wait_in_words(state, wait, now)}"
     below = [*wait.troubles]
     below += [f"held by {hold_sentence(hold)}" for hold in wait.holds]
     return [head, *(f"{at}   {line}" for line in below)]

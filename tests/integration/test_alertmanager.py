@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +25,7 @@ from orchestrator.redact import Redactor
 from orchestrator.runs.simulated_ports import SimulatedPorts
 from orchestrator.simulation.mishaps import Crash
 from orchestrator.simulation.world import World
+from tests.fakes.grafana import FakeGrafana
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.fakes.smtp import MailServer
 from tests.integration.alerting import WAIT_SECONDS
@@ -232,10 +235,21 @@ def test_real_nodes_are_silenced_and_people_are_told(
     _end_all(server)
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
-    with ScriptedServer() as chat, MailServer() as mail:
+    grafana, unit = FakeGrafana(token=SECRET), tmp_path / "notify"
+    monkeypatch.setenv("NOTIFY_SOCKET", str(unit))
+    monkeypatch.setenv("GRAFANA_TOKEN", SECRET)
+    with (
+        ScriptedServer() as chat,
+        MailServer() as mail,
+        closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as systemd,
+    ):
+        systemd.bind(str(unit))
+        systemd.setblocking(False)
+        grafana.at(chat)
         chat.on("/hook", reply({}))
         monkeypatch.setenv("CHAT_URL", f"{chat.url}/hook?token={SECRET}")
         more = {
+            "annotations": {"grafana": {"url": chat.url, "token": "env:GRAFANA_TOKEN"}},
             "metrics": {"textfile": str(tmp_path / "orchestrate.prom")},
             "silence": {"alertmanager": {"url": server.url, "matchers": [BY_NODE, OF_CLUSTER]}},
             "notify": [
@@ -248,10 +262,17 @@ def test_real_nodes_are_silenced_and_people_are_told(
         code, lines = restart(
             Extended(lab, more), tmp_path, "--only", "es1", "--only", "es2", playbook={"hooks": hooks}
         )
+        first = systemd.recv(4096).decode()
     assert code == 0, lines[-1]
     assert_restarted_once(lab, before, nodes=("es1", "es2"))
-    assert [asked.json["on"] for asked in chat.asked] == ["started", "done"]
-    assert "2 of" in chat.asked[-1].json["text"] or "restarted" in chat.asked[-1].json["text"]
+    told = [asked.json for asked in chat.asked if asked.path == "/hook"]
+    assert [one["on"] for one in told] == ["started", "done"]
+    assert "2 of" in told[-1]["text"] or "restarted" in told[-1]["text"]
+    assert first.startswith("STATUS=waiting (")
+    assert [[tag for tag in tags if "wave" in tag] for tags, _, _ in grafana.regions] == [
+        *([], ["wave:1"], ["wave:2"])
+    ]
+    assert all(begin < end for _, begin, end in grafana.regions)
     assert len(mail.mails) == 2
     assert mail.mails[0]["References"] == mail.mails[1]["References"]
     assert json.loads((tmp_path / "ended.json").read_text())["outcome"] == "done"

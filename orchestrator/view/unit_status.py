@@ -1,0 +1,76 @@
+"""The wait of a run as the status of its systemd unit: sd_notify with `STATUS=`, for `systemctl status`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+
+from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.phase import Outcome
+from orchestrator.model.reading import Instant
+from orchestrator.ports import Reporter
+from orchestrator.untrusted import one_line
+from orchestrator.view.progress import wait_of
+from orchestrator.view.reporters import Pace, wait_in_words
+
+SOCKET = "NOTIFY_SOCKET"
+"""The variable that systemd sets for a unit with `NotifyAccess=`."""
+_LONGEST = 400
+
+
+class UnitStatus:
+    """A `Reporter` that passes everything on, and sends the current wait to systemd. It never waits for that.
+
+    Args:
+        reporter: shows the run.
+        address: of systemd's socket: a path, or a name after `@`.
+        now: the run's clock.
+        past: records of earlier attempts at the run.
+    """
+
+    def __init__(
+        self, reporter: Reporter, address: str, now: Callable[[], Instant], past: Sequence[Record] = ()
+    ) -> None:
+        self._reporter, self._now, self._pace = reporter, now, Pace()
+        self._address: str | None = f"\0{address[1:]}" if address.startswith("@") else address
+        self._planned = 0
+        self._heed(past)
+
+    def events(self, records: Sequence[Record]) -> None:
+        """These were committed."""
+        self._reporter.events(records)
+        self._heed(records)
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """A decision was made."""
+        self._reporter.waiting(state, decision)
+        now = self._now()
+        wait = wait_of(state, decision, now)
+        if wait is not None and self._pace.due(state, wait, now):
+            self._send(wait_in_words(state, wait, now, of=self._planned))
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """The run has ended."""
+        self._reporter.finished(state, outcome)
+        self._send(f"ended: {outcome.value}")
+
+    def _heed(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if isinstance(record.event, RunStarted):
+                self._planned = len(record.event.planned)
+
+    def _send(self, text: str) -> None:
+        """Send it. After an error nothing is sent any more: a run needs no status."""
+        if self._address is None:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                # A line break would begin another assignment, such as READY=1.
+                line = f"STATUS={one_line(text, _LONGEST)}".encode()
+                sender.sendto(line, socket.MSG_DONTWAIT, self._address)
+        except BlockingIOError:
+            return  # systemd is behind; the next one shows more
+        except OSError:
+            self._address = None
