@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,18 @@ PROGRAM = (sys.executable, "-m", "orchestrator")
 RACE = Path(__file__).with_name("racing.py")
 READING = {"plan", "diagnose", "tune check"}
 """Commands that change nothing, and ask for no agreement."""
+
+
+@dataclass
+class Extended:
+    """A cluster whose file has more keys."""
+
+    lab: Described
+    more: Mapping[str, Any]
+
+    def cluster_document(self) -> dict[str, Any]:
+        """The content of its cluster file."""
+        return {**self.lab.cluster_document(), **self.more}
 
 
 def restart(

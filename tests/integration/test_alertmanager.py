@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,14 +30,13 @@ from tests.fakes.smtp import MailServer
 from tests.integration.alerting import WAIT_SECONDS
 from tests.integration.alerting import Alertmanager as Server
 from tests.integration.killing import QUICKEST, assert_restarted_once, prepare
-from tests.integration.restarting import Begun, events, orchestrate, restart
+from tests.integration.restarting import Begun, Extended, events, orchestrate, restart
 from tests.simulation.play import cluster
 from tests.simulation.scene import Played, Scene, resume
 from tests.tools import needs
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
-    from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="around")]
 
@@ -216,17 +214,6 @@ def _surround_and_count(server: Server, patched: pytest.MonkeyPatch) -> list[str
 
 
 # Real nodes -----------------------------------------------------------------------------------------
-
-
-@dataclass
-class Extended:
-    """A cluster whose file has more keys."""
-
-    lab: LabCluster
-    more: Mapping[str, Any]
-
-    def cluster_document(self) -> dict[str, Any]:
-        return {**self.lab.cluster_document(), **self.more}
 
 
 def test_real_nodes_are_silenced_and_people_are_told(

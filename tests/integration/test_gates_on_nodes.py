@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -26,7 +27,7 @@ from tests.integration.killing import (
     prepare,
     truth,
 )
-from tests.integration.restarting import Begun, events, orchestrate, restart
+from tests.integration.restarting import Begun, Extended, events, orchestrate, restart
 from tests.ports import free_port
 from tests.tools import needs
 
@@ -476,10 +477,11 @@ def test_an_alert_that_fires_again_is_new_until_it_is_accepted(
 ) -> None:
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
-    fired = tmp_path / "fired"
+    fired, textfile = tmp_path / "fired", tmp_path / "orchestrate.prom"
+    described = Extended(lab, {"metrics": {"textfile": str(textfile)}})
     hooks = {"while_stopped": [{"run": f"until [ -e {fired} ]; do sleep 0.1; done", "local": True}]}
     book = {**on_alerts(alerts, LIMIT), "hooks": hooks}
-    with Begun(lab, tmp_path, "restart", *TWO, playbook=book) as run:
+    with Begun(described, tmp_path, "restart", *TWO, playbook=book) as run:
         run.wait_for(a_stop)
         alerting.set(1000.0)
         alerts.await_alerts()
@@ -492,7 +494,8 @@ def test_an_alert_that_fires_again_is_new_until_it_is_accepted(
     assert 'alertmanager: 1 alert fires: Low{cluster="lab"}' in str(the_end(lines))
     assert_put_back(lab, before)
     assert len(reborn(lab, before)) == 1
-    code, lines = orchestrate(lab, tmp_path, "resume", "--accept-alert", "Low", playbook=book)
+    assert re.search(r'^orchestrate_run_alerts\{.*alert="Low"\} 1$', textfile.read_text(), re.MULTILINE)
+    code, lines = orchestrate(described, tmp_path, "resume", "--accept-alert", "Low", playbook=book)
     assert code == 0, lines[-1]
     assert events(lines, "run_resumed")[0]["accept_alerts"] == ["Low"]
     assert_restarted_once(lab, before, nodes=TWO[1::2])
