@@ -18,6 +18,7 @@ _FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 """Not on the PATH of every user."""
 _PACKAGES: Final = {
     "/usr/lib/rabbitmq/bin/rabbitmq-server": "rabbitmq-server",
+    "chromedriver": "chromium-driver",
     "epmd": "erlang-base",
     "ps": "procps",
     "setpriv": "util-linux",
@@ -65,7 +66,7 @@ def as_nobody() -> tuple[str, ...]:
 
 def heeding_modes() -> tuple[str, ...]:
     """A command that starts a program to which files of mode 000 are closed, also for root."""
-    return () if os.getuid() else (needs("setpriv"), "--bounding-set", "-dac_override")
+    return () if os.getuid() else (needs("setpriv"), "--bounding-set", "-dac_override,-dac_read_search")
 
 
 def own_mounts() -> tuple[str, ...]:

@@ -30,6 +30,7 @@ SLOW: Final = (
     "tests/cli/test_interrupted_early.py",
     "tests/cli/test_left_by_others.py",
     "tests/cli/test_rehearse.py",
+    "tests/cli/test_serve.py::test_viewers_hold_back_no_commit",
     "tests/cli/test_tune_on_trees.py",
     "tests/integration/test_big_hosts.py",
     "tests/integration/test_exclusion.py",

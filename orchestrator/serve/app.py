@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import time
 from base64 import b64decode
 from binascii import Error
 from collections.abc import AsyncIterator, Collection
@@ -23,7 +24,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from orchestrator.serve.board import METRICS, Board, Shown
 
 _ALIVE: Final = 15.0
-"""Seconds after which a viewer without news is sent an empty line, so that no proxy ends the connection."""
+"""Seconds after which a viewer without news is sent a sign of life: so no proxy ends the connection, and the
+page notices a server that is silent (`SILENT_MS` of its script)."""
+_SIGN_OF_LIFE: Final = "event: alive\ndata: {}\n\n"
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:;"
     " style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -176,16 +179,13 @@ async def _shown(board: Board, request: Request) -> Shown | Response:
 
 async def _events(board: Board, run: str | None) -> AsyncIterator[str]:
     """An event for each change, with what is wrong. A viewer that does not read gets none meanwhile."""
-    sent, quiet = None, 0.0
+    sent, at = None, 0.0
     yield f"retry: {int(2000 * board.every)}\n\n"
     while not board.closed:
         await board.fresh(run)
         now = (board.shown(run), board.trouble_of(run))
-        if now != sent:
-            sent, quiet = now, 0.0
-            yield f"data: {json.dumps({'trouble': now[1]})}\n\n"
-        elif quiet >= _ALIVE:
-            quiet = 0.0
-            yield ": nothing new\n\n"
-        quiet += board.every
+        changed = now != sent
+        if changed or time.monotonic() - at >= _ALIVE:
+            sent, at = now, time.monotonic()
+            yield f"data: {json.dumps({'trouble': now[1]})}\n\n" if changed else _SIGN_OF_LIFE
         await asyncio.sleep(board.every)  # not oftener than looks are taken

@@ -123,7 +123,7 @@ class Board:
             async with asyncio.timeout(self._late + self.every), self._news:
                 await self._news.wait_for(lambda: self._ended >= next_one)
         except TimeoutError:
-            self.trouble = f"nothing could be read for {self._late:.0f} s"
+            self.trouble = self.trouble or f"nothing could be read for {self._late:.0f} s"
 
     def trouble_of(self, run: str | None) -> str:
         """What is wrong with the page of a run, or of the list; empty if nothing is."""

@@ -40,18 +40,25 @@ class Served:
                 return Answer(code=error.code, text=error.read().decode(), headers=dict(error.headers))
 
     def events(self, path: str) -> Iterator[str]:
-        """The data of each event."""
+        """The data of each event but signs of life."""
         with urllib.request.urlopen(self.at + path, timeout=60.0) as answer:  # noqa: S310  (as above)
             for line in answer:
-                if line.startswith(b"data: "):
+                if line.startswith(b"data: ") and line != b"data: {}\n":
                     yield line.decode().removeprefix("data: ").strip()
 
 
 @contextmanager
-def serving(console: Console, *words: str) -> Iterator[Served]:
-    """The program serves the state of a console, at a port of the system's choice."""
+def serving(console: Console, *words: str, port: int = 0, before: tuple[str, ...] = ()) -> Iterator[Served]:
+    """The program serves the state of a console, at this port, else at one of the system's choice.
+
+    Args:
+        console: whose state.
+        words: further options.
+        port: to listen on.
+        before: a command that starts it.
+    """
     process = subprocess.Popen(  # noqa: S603  (the program under test)
-        [str(SCRIPT), "serve", "--listen", "127.0.0.1:0", *words],
+        [*before, str(SCRIPT), "serve", "--listen", f"127.0.0.1:{port}", *words],
         cwd=console.folder,
         env=console.variables(),
         stderr=subprocess.PIPE,

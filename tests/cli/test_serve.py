@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import sqlite3
-import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from starlette.routing import Route
 
 from orchestrator.errors import ExitCode
+from orchestrator.model.action import Done
+from orchestrator.model.phase import Outcome
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
+from orchestrator.serve.app import application
+from orchestrator.serve.board import Board, Look
 from tests.cli.console import Console
 from tests.cli.runs import DEAD_PROCESS, RUN, ended_run, entry, events_of
 from tests.cli.serving import Served, serving
+from tests.cli.viewing import viewers, writing
+from tests.tools import heeding_modes
 
 TOKEN = "a token of 24 characters"  # noqa: S105  (of this test)
-ROUTES = ("", "events", "runs.json", f"runs/{RUN}", f"runs/{RUN}/events", "live.js", "healthz", "metrics")
+ROUTES = (
+    *("", "events", "runs.json", f"runs/{RUN}", f"runs/{RUN}/events", f"runs/{RUN}/report.json"),
+    *("live.js", "healthz", "metrics"),
+)
+METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +93,40 @@ def test_pages_load_nothing_from_elsewhere_nor_from_the_root(server: Served) -> 
         assert "https://" not in answer.text
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_no_route_takes_anything(server: Served, method: str) -> None:
-    assert {server.get(path, method=method).code for path in ROUTES} == {405}
+def test_no_route_writes(ended: Console, server: Served) -> None:
+    """Whatever is asked of any route: the state has the same bytes, and nothing is beside it."""
+
+    def kept() -> dict[str, tuple[bytes, int]]:
+        files = [one for one in ended.home.rglob("*") if one.is_file()]
+        return {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in files}
+
+    paths = [route.path for route in application(Board(Look), hosts=()).routes if isinstance(route, Route)]
+    routes = [path.removeprefix("/").replace("{run}", RUN) for path in paths]
+    assert sorted(routes) == sorted(ROUTES)
+    before = kept()
+    for path in routes:
+        found = {method: server.get(path, method=method).code for method in METHODS}
+        assert found == dict.fromkeys(METHODS, 405), path
+        if not path.endswith("events"):
+            assert (server.get(path).code, server.get(path, method="HEAD").code) == (200, 200)
+    assert kept() == before
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""])
 def test_a_host_that_was_not_configured_is_refused(server: Served, host: str) -> None:
     """A page elsewhere whose name points here reads nothing through the browser."""
-    answer = server.get(Host=host)
-    assert (answer.code, RUN in answer.text) == (421, False)
-    assert "access-control-allow-origin" not in server.get(Origin="https://evil.example").headers
+    for path in ROUTES:
+        answer = server.get(path, Host=host)
+        assert (answer.code, RUN in answer.text) == (421, False)
+
+
+def test_no_page_of_another_origin_may_read(server: Served) -> None:
+    """No header allows it, and none of these can be a part of such a page."""
+    for path in ("", f"runs/{RUN}", "runs.json", "live.js", "metrics"):
+        headers = server.get(path, Origin="https://evil.example").headers
+        assert not [name for name in headers if name.startswith("access-control-")]
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
 
 
 def test_a_further_name_is_allowed(ended: Console) -> None:
@@ -131,10 +163,15 @@ def test_without_the_token_nothing_is_shown(ended: Console) -> None:
         (("--token", TOKEN), "a secret is never written here"),
         (("--token", "env:SHORT"), "it has 5 characters"),
         (("--token", "env:NONE"), "NONE"),
+        (("--token", "env:OTHER"), "characters outside ASCII"),
     ],
 )
 def test_what_cannot_be_served_is_refused(ended: Console, words: tuple[str, ...], said: str) -> None:
-    console = Console(home=ended.home, folder=ended.folder, environment={"SHORT": "short"})
+    console = Console(
+        home=ended.home,
+        folder=ended.folder,
+        environment={"SHORT": "short", "OTHER": "ein Schlüssel, der lang genug ist"},
+    )
     found = console.run("serve", *words)
     assert (found.code, said in found.message) == (ExitCode.USAGE, True), found.message
     assert TOKEN not in found.message
@@ -159,17 +196,53 @@ def test_viewers_are_told_of_a_new_run_and_let_go_at_the_end(console: Console) -
         assert server.process.wait(60.0) == ExitCode.DONE
 
 
-def test_a_state_that_cannot_be_read_is_said(console: Console) -> None:
+def test_a_state_that_cannot_be_read_is_said(console: Console, subtests: pytest.Subtests) -> None:
+    """While it is so, with what was read before; and no longer than that."""
     ended_run(console)
-    with serving(console) as server:
-        assert server.get("healthz").code == 200
-        with closing(sqlite3.connect(console.state)) as other:
-            other.executescript("DROP TABLE runs")
-        said = next(told for event in server.events("events") if (told := json.loads(event)["trouble"]))
-        assert "runs" in said
-        health = server.get("healthz")
-        assert (health.code, json.loads(health.text)["said"]) == (503, said)
-        assert server.get().code == 200, "what was read before is still shown"
+    state, away = console.state, console.state.with_suffix(".away")
+    before = heeding_modes()
+
+    def moved() -> None:
+        state.rename(away)
+
+    def emptied() -> None:
+        shutil.copy2(state, away)
+        state.write_bytes(b"")
+
+    def overwritten() -> None:
+        shutil.copy2(state, away)
+        state.write_bytes(b"no database" * 1000)
+
+    def closed() -> None:
+        shutil.copy2(state, away)
+        state.chmod(0)
+
+    def of_a_later_version() -> None:
+        shutil.copy2(state, away)
+        with closing(sqlite3.connect(state)) as other, other:
+            other.execute("UPDATE meta SET schema = 99")
+
+    with serving(console, before=before) as server:
+        for damage, words in (
+            (moved, "there is no such file"),
+            (emptied, "it is empty"),
+            (overwritten, "not an SQLite database"),
+            (closed, "closed to this account"),
+            (of_a_later_version, "99"),
+        ):
+            with subtests.test(damage=damage.__name__):
+                assert server.get(f"runs/{RUN}").code == 200
+                damage()
+                events = server.events(f"runs/{RUN}/events")
+                said = next(told for event in events if (told := json.loads(event)["trouble"]))
+                assert words in said
+                health = server.get("healthz")
+                assert (health.code, json.loads(health.text)["said"]) == (503, said)
+                assert server.get("metrics").code == 503
+                assert RUN in server.get(f"runs/{RUN}").text, "what was read before is still shown"
+                away.replace(state)
+                assert any(not json.loads(event)["trouble"] for event in events)
+                assert server.get("healthz").code == 200
 
 
 def test_a_run_that_cannot_be_read_is_no_trouble_for_others(console: Console) -> None:
@@ -196,28 +269,17 @@ def test_no_character_of_a_name_turns_the_others_round(console: Console) -> None
 
 
 def test_viewers_hold_back_no_commit(console: Console) -> None:
-    """Fifty viewers, and more that read nothing of what they are sent: a writer still has the state."""
-    ended_run(console)
-    with serving(console) as server:
-        place = urlsplit(server.at)
-        assert place.port is not None
-        silent = [socket.create_connection((str(place.hostname), place.port)) for _ in range(10)]
-        for connection in silent:
-            connection.sendall(f"GET /runs/{RUN} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode() * 20)
-        heard: list[Any] = []
-        viewers = [
-            threading.Thread(target=lambda: heard.append(next(server.events("events"))), daemon=True)
-            for _ in range(50)
-        ]
-        for viewer in viewers:
-            viewer.start()
-        for viewer in viewers:
-            viewer.join(60.0)
-        assert len(heard) == 50
-        with closing(sqlite3.connect(console.state, timeout=30.0, isolation_level=None)) as writer:
-            for _ in range(20):
-                writer.execute("BEGIN EXCLUSIVE")
-                writer.execute("COMMIT")
-        assert server.get("healthz").code == 200
-        for connection in silent:
-            connection.close()
+    """Fifty viewers that follow a run, and one that is suspended in the middle of an answer."""
+    events = events_of("lab")
+    with writing(console, heartbeat=0.05) as run:
+        for event in events[:20]:
+            run.commit(event)
+        with serving(console) as server, viewers(server.at, 50, suspended=1):
+            for event in events[20:]:
+                run.commit(event)
+            assert server.get("healthz").code == 200
+        assert run.held()
+    assert {type(result) for result in run.results} == {Done}
+    with closing(open_store(console.url, {}, access=Access.READ)) as store:
+        assert tuple(record.event for record in store.replay(RUN)) == events
+        assert store.outcome(RUN) is Outcome.DONE

@@ -1,77 +1,35 @@
-"""Live pages in a real browser: a run is followed from its start to its end."""
+"""Live pages in a real browser: followed, interrupted, below a path, and from another origin."""
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
+import signal
+import sqlite3
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Final
 
 import pytest
+import urllib3
 
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
-from tests.cli.runs import RUN, entry, events_of
+from tests.cli.runs import RUN, ended_run, entry, events_of
 from tests.cli.serving import serving
-from tests.tools import needs
+from tests.integration.browsing import Browser, browser
+from tests.ports import free_port
 
-LIMIT_SECONDS = 120.0
+pytestmark = pytest.mark.part(name="browser")
 
-
-class Passage:
-    """Passes connections on to a server, and keeps what it passes."""
-
-    def __init__(self, server: str) -> None:
-        place = urlsplit(server)
-        self._there = (str(place.hostname), int(place.port or 0))
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.at = f"http://127.0.0.1:{self._listening.getsockname()[1]}/"
-        self.heads: list[str] = []
-        self._open = [self._listening]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listening.accept()
-                with suppress(OSError):
-                    far = socket.create_connection(self._there)
-                    self._open += [near, far]
-                    for one, other in ((near, far), (far, near)):
-                        threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
-
-    def _pass(self, near: socket.socket, far: socket.socket) -> None:
-        with suppress(OSError):
-            while data := near.recv(65536):
-                self.heads.append(data.decode(errors="replace"))
-                far.sendall(data)
-            far.shutdown(socket.SHUT_RDWR)
-
-    def asked(self, path: str, how: str = "") -> int:
-        """How often the browser asked for a path; `how`: as a document, by a script (`empty`), or either."""
-        found = [head for head in self.heads if head.startswith(f"GET /{path} ")]
-        return sum(not how or f"sec-fetch-dest: {how}" in head.lower() for head in found)
-
-    def wait(self, path: str, times: int, how: str = "") -> None:
-        """Until it has."""
-        until = time.monotonic() + LIMIT_SECONDS
-        while self.asked(path, how) < times:
-            assert time.monotonic() < until, (path, times, self.heads)
-            time.sleep(0.05)
-
-    def close(self) -> None:
-        for one in self._open:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+PAGE: Final = f"runs/{RUN}"
+HALF: Final = len(events_of("lab")) // 2
+SILENT: Final = "The server does not answer"
+TOKEN: Final = "a token of 24 characters"  # noqa: S105  (of this test)
 
 
 @pytest.fixture
@@ -82,60 +40,220 @@ def console(tmp_path: Path) -> Console:
     return Console(home=home, folder=folder)
 
 
+@pytest.fixture
+def window(tmp_path: Path) -> Iterator[Browser]:
+    with browser(tmp_path / "browser") as found:
+        yield found
+
+
+def _begin(console: Console) -> None:
+    """The first half of a run, by this process."""
+    with closing(open_store(console.url, {}, access=Access.WRITE)) as store:
+        store.create_run(entry(RUN, str(current_process()))).append(events_of("lab")[:HALF], time.time())
+
+
+def _finish(console: Console) -> None:
+    with closing(open_store(console.url, {}, access=Access.WRITE)) as store:
+        journal = store.journal(RUN, after=HALF, process=str(current_process()))
+        journal.append(events_of("lab")[HALF:], time.time())
+
+
 @contextmanager
-def viewed(at: str, folder: Path) -> Iterator[Callable[[], str]]:
-    """A browser without a window shows an address: the title that its page has now."""
-    words = (
-        *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
-        *(f"--user-data-dir={folder}", "--remote-debugging-port=0"),
-    )
-    browser = subprocess.Popen(  # noqa: S603  (Debian's browser, on a page of ours)
-        [needs("chromium"), *words, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    port = folder / "DevToolsActivePort"
-
-    def title() -> str:
-        if not port.exists():
-            return ""
-        listed = f"http://127.0.0.1:{port.read_text().split()[0]}/json/list"
-        with urllib.request.urlopen(listed, timeout=60.0) as answer:
-            return next((str(one["title"]) for one in json.load(answer) if one["url"].startswith(at)), "")
-
-    try:
-        yield title
-    finally:
-        browser.kill()
-        browser.wait()
+def answering(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[int]:
+    """A server of the test's own; its port."""
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
 
 
-def wait_for(title: Callable[[], str], end: str) -> None:
-    until = time.monotonic() + LIMIT_SECONDS
-    while not title().endswith(end):
-        assert time.monotonic() < until, title()
-        time.sleep(0.1)
+class Quiet(BaseHTTPRequestHandler):
+    """Answers with these, and logs nothing."""
+
+    status, body = 200, b""
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_words: object) -> None:
+        """Nothing."""
 
 
-def _begin(console: Console, count: int) -> None:
-    with closing(open_store(console.url, {}, access=Access.WRITE)) as store:
-        store.create_run(entry(RUN, str(current_process()))).append(events_of("lab")[:count], time.time())
+class BadGateway(Quiet):
+    """A proxy before a server that is away."""
+
+    status = 502
 
 
-def _continue(console: Console, count: int) -> None:
-    with closing(open_store(console.url, {}, access=Access.WRITE)) as store:
-        store.journal(RUN, after=count, process=str(current_process())).append(
-            events_of("lab")[count:], time.time()
+def test_a_run_is_followed_to_its_end_without_a_reload(console: Console, window: Browser) -> None:
+    _begin(console)
+    with serving(console) as server:
+        window.open(server.at + PAGE)
+        window.run("window.first = true")
+        assert not window.title.endswith("done")
+        _finish(console)
+        window.wait(lambda: window.title.endswith("done"))
+        assert window.run("return window.first"), "it is the page that was opened"
+        assert window.note == ""
+        assert {address.startswith(server.at) for address in window.requests()} == {True}
+
+
+def test_a_server_that_is_away_is_said_until_it_is_back(console: Console, window: Browser) -> None:
+    """Also if a proxy answers meanwhile: a browser does not connect again after that by itself."""
+    port = free_port()
+    _begin(console)
+    with serving(console, port=port) as server:
+        window.open(server.at + PAGE)
+        window.run("window.first = true")
+    window.wait(lambda: window.note.startswith(SILENT))
+    with answering(BadGateway, port):
+        window.wait(lambda: bool(window.run("return source.readyState === EventSource.CLOSED")))
+        assert window.note.startswith(SILENT)
+    _finish(console)
+    with serving(console, port=port):
+        window.wait(lambda: window.title.endswith("done") and not window.note)
+        assert window.run("return window.first")
+
+
+def test_a_server_that_is_silent_is_said(console: Console, window: Browser) -> None:
+    """Its connections stay open, as those of a network that drops packets."""
+    _begin(console)
+    with serving(console) as server:
+        window.open(server.at + PAGE)
+        window.wait(lambda: bool(window.run("return source.readyState === EventSource.OPEN")))
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            window.wait(lambda: window.note.startswith(SILENT))
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        _finish(console)
+        window.wait(lambda: window.title.endswith("done") and not window.note)
+
+
+def test_a_state_that_cannot_be_read_is_said(console: Console, window: Browser) -> None:
+    _begin(console)
+    with serving(console) as server:
+        window.open(server.at + PAGE)
+        away = console.state.rename(console.state.with_suffix(".away"))
+        window.wait(lambda: "there is no such file" in window.note)
+        assert f"Run {RUN}" in window.run("return document.body.textContent"), "what was read last"
+        away.rename(console.state)
+        window.wait(lambda: not window.note)
+        with closing(sqlite3.connect(console.state, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            window.wait(lambda: "has kept it locked" in window.note)
+        _finish(console)
+        window.wait(lambda: window.title.endswith("done") and not window.note)
+
+
+def test_a_browser_that_is_suspended_holds_back_nothing(console: Console, window: Browser) -> None:
+    _begin(console)
+    with serving(console) as server:
+        window.open(server.at + PAGE)
+        with window.suspended():
+            _finish(console)
+            window.wait(lambda: '"outcome":"done"' in server.get(f"{PAGE}/report.json").text)
+        window.wait(lambda: window.title.endswith("done") and not window.note)
+
+
+# Below a path, and for others ------------------------------------------------------------------------
+
+
+def proxy_to(port: int, below: str) -> type[Quiet]:
+    """Passes requests below a path on, as they are but for that path; what is answered, as it comes."""
+
+    class Proxy(Quiet):
+        def do_GET(self) -> None:
+            assert self.path.startswith(below)
+            answer = urllib3.request(
+                "GET",
+                f"http://127.0.0.1:{port}/{self.path.removeprefix(below)}",
+                headers=dict(self.headers.items()),
+                preload_content=False,
+                retries=False,
+            )
+            with suppress(ConnectionError):  # a browser that leaves its page
+                self.send_response(answer.status)
+                for name in ("content-type", "www-authenticate", "content-security-policy"):
+                    if name in answer.headers:
+                        self.send_header(name, answer.headers[name])
+                self.end_headers()
+                while data := answer.read1(65536):
+                    self.wfile.write(data)
+            answer.close()
+
+    return Proxy
+
+
+def test_a_run_is_followed_below_a_path_with_a_token(console: Console, window: Browser) -> None:
+    _begin(console)
+    (console.home / "token").write_text(TOKEN)
+    (console.home / "token").chmod(0o600)
+    port = free_port()
+    with (
+        serving(console, "--token", f"file:{console.home}/token", port=port),
+        answering(proxy_to(port, "/ops/orchestrate/")) as near,
+    ):
+        at = f"127.0.0.1:{near}/ops/orchestrate/"
+        window.open(f"http://{at}")
+        assert RUN not in window.run("return document.documentElement.textContent")
+        window.open(f"http://ann:{TOKEN.replace(' ', '%20')}@{at}")
+        window.run("document.querySelector('main a').click()")
+        window.wait(lambda: window.run("return location.pathname") == f"/ops/orchestrate/{PAGE}")
+        _finish(console)
+        window.wait(lambda: window.title.endswith("done") and not window.note)
+        window.run(
+            "Array.from(document.querySelectorAll('a')).find(a => a.textContent === 'all runs').click()"
         )
+        window.wait(lambda: window.title.startswith("Past runs"))
 
 
-@pytest.mark.part(name="browser")
-def test_a_run_is_followed_to_its_end_without_a_reload(console: Console, tmp_path: Path) -> None:
-    half = len(events_of("lab")) // 2
-    _begin(console, half)
-    with serving(console) as server, closing(Passage(server.at)) as passage:
-        page = f"runs/{RUN}"
-        with viewed(passage.at + page, tmp_path / "browser") as title:
-            passage.wait(page, 1, "empty")  # the script has loaded it once more
-            assert not title().endswith("done")
-            _continue(console, half)
-            wait_for(title, "done")
-        assert passage.asked(page, "document") == 1
+ATTEMPTS: Final = """
+const at = arguments[0], done = arguments[arguments.length - 1], got = [];
+const tries = [
+  fetch(at + "runs.json").then(a => a.text()),
+  fetch(at + "runs.json", {credentials: "include"}).then(a => a.text()),
+  fetch(at + "runs.json", {mode: "no-cors"}).then(a => a.text()),
+  new Promise((ok, no) => {
+    const source = new EventSource(at + "events");
+    source.onmessage = event => { source.close(); ok(event.data); };
+    source.onerror = () => { source.close(); no(); };
+  }),
+  ...["live.js", "runs.json"].map(path => new Promise((ok, no) => {
+    const script = document.createElement("script");
+    script.src = at + path; script.onload = () => ok(`script ${path}`); script.onerror = no;
+    document.head.append(script);
+  })),
+  new Promise(ok => {
+    const frame = document.createElement("iframe");
+    frame.src = at;
+    frame.onload = () => { try { ok(frame.contentDocument ? frame.contentDocument.body.textContent : ""); }
+                           catch (error) { ok(""); } };
+    document.body.append(frame);
+  }),
+];
+Promise.allSettled(tries).then(all => done(all.map(one => one.value || "").join("")));
+"""
+
+
+def test_a_page_of_another_origin_gets_nothing(console: Console, tmp_path: Path) -> None:
+    ended_run(console)
+    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+    with (
+        serving(console) as server,
+        answering(Quiet) as other,
+        browser(tmp_path / "browser", rules) as window,
+    ):
+        for origin in (f"http://localhost:{other}/", f"http://127.0.0.1:{other}/"):
+            window.open(origin)
+            assert window.run_async(ATTEMPTS, server.at) == ""
+        window.open(server.at)
+        assert RUN in window.run("return document.body.textContent")
+        window.open(server.at.replace("127.0.0.1", "evil.example"))
+        assert "not called by that name" in window.run("return document.body.textContent")

@@ -60,18 +60,19 @@ def serve_pages(
         raise UsageError(f"--listen {listen} can be reached by others: add --token file:PATH or env:NAME")
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
-        looks = _Looks(context, store, cluster=name, cluster_file=cluster)
-        board = Board(looks.look)
-        names = {*address.names, *(host.lower() for host in hosts)}
-        with address.bind() as listening:
-            at = f"http://{address.named}:{listening.getsockname()[1]}/"
-            pages = app.application(board, hosts=names, token=secret)
-            server.run(
-                pages,
-                listening,
-                said=lambda: context.note(f"serving {store.where} at {at} until Ctrl-C"),
-                leave=board.close,
-            )
+        where = store.where  # a state that cannot be read is an error of the command
+    looks = Looks(context, state, cluster=name, cluster_file=cluster)
+    board = Board(looks.look)
+    names = {*address.names, *(host.lower() for host in hosts)}
+    with address.bind() as listening:
+        at = f"http://{address.named}:{listening.getsockname()[1]}/"
+        pages = app.application(board, hosts=names, token=secret)
+        server.run(
+            pages,
+            listening,
+            said=lambda: context.note(f"serving {where} at {at} until Ctrl-C"),
+            leave=board.close,
+        )
     return int(ExitCode.DONE)
 
 
@@ -84,7 +85,7 @@ def _token(reference: str, context: Context) -> str:
     """
     resolver = SecretResolver(environment=context.environment, folder=Path.cwd(), home=context.home)
     try:
-        found = resolver.resolve(parse_reference(reference)).reveal()
+        found = resolver.resolve(parse_reference(reference), header=True).reveal()
     except ValueError as error:
         raise UsageError(f"--token: {error}") from None
     if len(found) < _SHORTEST_TOKEN:
@@ -107,21 +108,32 @@ class _Followed:
     key: object = None
     shown: Shown | None = None
 
+    def grows(self, again: Sequence[Record]) -> bool:
+        """Take what was read from the last record on. False if another state is in the place of that one."""
+        if tuple(again[:1]) != self.records[-1:]:
+            return False
+        self.records += tuple(again[1:])
+        return True
 
-class _Looks:
+
+class Looks:
     """Reads what the pages show. Each read is a short transaction, and no cursor stays open.
+
+    Each look opens the state and closes it. So nothing is open between two looks, a state that was moved away
+    is not read on without a word, and one that is begun or restored meanwhile is found.
 
     Args:
         context: of the process.
-        store: the state.
+        state: as after `--state`.
         cluster: only runs of the cluster of this name.
         cluster_file: as after `--cluster`, whose secrets are removed besides.
     """
 
     def __init__(
-        self, context: Context, store: StateStore, *, cluster: str | None, cluster_file: str | None
+        self, context: Context, state: str | None, *, cluster: str | None, cluster_file: str | None
     ) -> None:
-        self._context, self._store, self._cluster, self._file = context, store, cluster, cluster_file
+        self._context, self._state, self._cluster, self._file = context, state, cluster, cluster_file
+        self._found = False
         self._followed: dict[str, _Followed] = {}
         self._past: dict[RunEntry, PastRun | str | None] = {}
         self._listing: tuple[object, Shown] | None = None
@@ -133,7 +145,14 @@ class _Looks:
         Raises:
             JournalError: the state cannot be read.
         """
-        entries = self._store.runs(cluster=self._cluster)
+        with self._context.state(self._state, Access.READ) as store:
+            if self._found and store.in_memory:
+                raise JournalError(f"{store.where}: it was there, and is gone")
+            self._found = not store.in_memory
+            return self._looked(store, runs)
+
+    def _looked(self, store: StateStore, runs: Collection[str]) -> Look:
+        entries = store.runs(cluster=self._cluster)
         by_id = {entry.run: entry for entry in entries}
         self._followed = {run: one for run, one in self._followed.items() if run in runs}
         shown: dict[str, Shown] = {}
@@ -141,14 +160,14 @@ class _Looks:
         for run in runs:
             try:
                 if run in by_id:
-                    shown[run] = self._page(by_id[run])
+                    shown[run] = self._page(store, by_id[run])
             except OrchestratorError as error:
                 faults[run] = str(error)
-        metrics = self._metrics(entries) if METRICS in runs else ""
-        return Look(listing=self._list(entries[:_LISTED]), runs=shown, faults=faults, metrics=metrics)
+        metrics = self._metrics(store, entries) if METRICS in runs else ""
+        return Look(listing=self._list(store, entries[:_LISTED]), runs=shown, faults=faults, metrics=metrics)
 
-    def _metrics(self, entries: Sequence[RunEntry]) -> str:
-        """Of the last run of each cluster."""
+    def _metrics(self, store: StateStore, entries: Sequence[RunEntry]) -> str:
+        """Of the last run of each cluster; of one whose journal is damaged there are none."""
         newest: dict[str, RunEntry] = {}
         done: dict[str, float] = {}
         for entry in entries:
@@ -158,7 +177,10 @@ class _Looks:
         counted: dict[str, tuple[Figures, int]] = {}
         for cluster, entry in newest.items():
             figures, last = self._counted.get(entry.run) or (Figures(cluster, done.get(cluster)), 0)
-            records = self._store.replay(entry.run, after=last)
+            try:
+                records = store.replay(entry.run, after=last)
+            except JournalError:
+                continue
             for record in records:
                 line = {**encode_event(record.event), "run": record.run, "sequence": record.sequence}
                 figures.see(Seen(at=record.at, line=line, text=""))
@@ -168,14 +190,12 @@ class _Looks:
         text = text_of((figures for figures, _ in counted.values()), self._context.clock.now())
         return Redactor()(text)
 
-    def _page(self, entry: RunEntry) -> Shown:
+    def _page(self, store: StateStore, entry: RunEntry) -> Shown:
         followed = self._followed.get(entry.run)
-        if followed is None:
-            records = self._store.replay(entry.run)
-            redact = redactor(self._context, self._store, records, self._file)
+        if followed is None or not followed.grows(store.replay(entry.run, after=len(followed.records) - 1)):
+            records = store.replay(entry.run)
+            redact = redactor(self._context, store, records, self._file)
             followed = self._followed[entry.run] = _Followed(redact=redact, records=records)
-        else:
-            followed.records += self._store.replay(entry.run, after=len(followed.records))
         now, gone = self._context.clock.now(), provably_gone(entry.process)
         live = entry.outcome is None and not gone
         key = (len(followed.records), entry, gone, now // _STEP if live else None)
@@ -183,13 +203,13 @@ class _Looks:
             followed.key, followed.shown = key, _shown(entry, followed, now=now, live=live, gone=gone)
         return followed.shown
 
-    def _list(self, entries: Sequence[RunEntry]) -> Shown:
+    def _list(self, store: StateStore, entries: Sequence[RunEntry]) -> Shown:
         """The page of all runs. A journal is read once for each attempt at its run, when that has ended."""
         alive = {entry.run for entry in entries if entry.outcome is None and not provably_gone(entry.process)}
         key = (entries, alive)
         if self._listing is None or self._listing[0] != key:
             ended = [entry for entry in reversed(entries) if entry.run not in alive]
-            self._past = {entry: self._past_of(entry) for entry in ended}
+            self._past = {entry: self._past_of(store, entry) for entry in ended}
             past = history_object(
                 [found for entry in ended if isinstance(found := self._past[entry], PastRun)]
             )
@@ -204,12 +224,12 @@ class _Looks:
             self._listing = key, Shown(html=html, data=clean)
         return self._listing[1]
 
-    def _past_of(self, entry: RunEntry) -> PastRun | str | None:
+    def _past_of(self, store: StateStore, entry: RunEntry) -> PastRun | str | None:
         """A run, or why it cannot be read."""
         if entry in self._past:
             return self._past[entry]
         try:
-            return past_run(self._store.replay(entry.run), entry.outcome, unwritten=entry.unwritten)
+            return past_run(store.replay(entry.run), entry.outcome, unwritten=entry.unwritten)
         except JournalError as error:
             return str(error)
 
