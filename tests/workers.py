@@ -29,6 +29,7 @@ SLOW: Final = (
     "tests/cli/test_due.py::test_nothing_due_restores_what_a_dead_run_left",
     "tests/cli/test_interrupted_early.py",
     "tests/cli/test_left_by_others.py",
+    "tests/cli/test_planted_secrets.py",
     "tests/cli/test_rehearse.py",
     "tests/cli/test_serve.py::test_viewers_hold_back_no_commit",
     "tests/cli/test_tune_on_trees.py",

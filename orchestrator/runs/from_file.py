@@ -162,7 +162,7 @@ class FilePorts:
         self.file, self._files, self._clock = file, files, clock
         self.redact = redact or Redactor()
         self.resolver = SecretResolver(
-            environment=files.environment, folder=file.path.parent, home=files.home, learn=self.redact.learn
+            environment=files.environment, folder=file.path.parent, home=files.home, learn=self._learn
         )
         self._shared: ElasticsearchClient | None = None
         self._settings: dict[NodeName, HostSettings] = {}
@@ -171,6 +171,11 @@ class FilePorts:
         self._data: DataPaths = {}
         self._books: dict[str, Playbook] = {}
         self.owed: Callable[[NodeName], Collection[str]] = lambda _node: ()
+
+    def _learn(self, secret: str) -> None:
+        """A secret from now on; of `user:password`, the password alone is one too."""
+        self.redact.learn(secret)
+        self.redact.learn(secret.partition(":")[2])
 
     @cached_property
     def cluster(self) -> ElasticsearchCluster | RiakCluster:
@@ -250,7 +255,7 @@ class FilePorts:
         tuning = self._files.tuning_profile(wanted) if wanted else None
 
         def build(nodes: int | None) -> Policy:
-            return build_policy(
+            policy = build_policy(
                 file,
                 book,
                 overrides,
@@ -259,6 +264,8 @@ class FilePorts:
                 now=self._clock.now(),
                 tuning=tuning,
             )
+            # Free text of a person, for the journal and for all who read it.
+            return replace(policy, reason=policy.reason and self.redact(policy.reason))
 
         build(None)  # a wrong flag is reported before the cluster is read
         secrets = secrets_in(book.spec.gates, book.path.resolve().parent)
@@ -452,10 +459,8 @@ class FilePorts:
             self.resolver.resolve(reference)
 
     def _secret(self, reference: str) -> str:
-        """The secret of a gate. Of `user:password`, the password alone is one too."""
-        secret = self.resolver.resolve(parse_reference(reference)).reveal()
-        self.redact.learn(secret.partition(":")[2])
-        return secret
+        """The secret of a gate."""
+        return self.resolver.resolve(parse_reference(reference)).reveal()
 
     def _at_home(self, gate: Gate) -> Gate:
         """The gate, with `~` in a path expanded for this account."""

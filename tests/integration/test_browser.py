@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sqlite3
 import threading
@@ -23,6 +24,7 @@ from tests.cli.runs import RUN, ended_run, entry, events_of
 from tests.cli.serving import serving
 from tests.integration.browsing import Browser, browser
 from tests.ports import free_port
+from tests.unit.view.stories import MARKUP, pages
 
 pytestmark = pytest.mark.part(name="browser")
 
@@ -257,3 +259,30 @@ def test_a_page_of_another_origin_gets_nothing(console: Console, tmp_path: Path)
         assert RUN in window.run("return document.body.textContent")
         window.open(server.at.replace("127.0.0.1", "evil.example"))
         assert "not called by that name" in window.run("return document.body.textContent")
+
+
+# What pages ask for, and what texts in them do --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mark", ["", MARKUP])
+def test_a_page_asks_for_nothing_and_no_text_acts(window: Browser, tmp_path: Path, mark: str) -> None:
+    """Not even without the policy that forbids it: each text is escaped in its place."""
+    for kind, page in pages(mark).items():
+        file = tmp_path / f"{kind.replace(' ', '-')}.html"
+        file.write_text(page if not mark else re.sub("<meta http-equiv=[^>]*>", "", page))
+        window.command("Page.addScriptToEvaluateOnNewDocument", source=COUNTING)
+        window.open(file.as_uri())
+        window.run(TOUCHING)
+        assert window.run("return [hits, location.href]") == [0, file.as_uri()], kind
+        asked = {file.as_uri()} | ({(tmp_path.parent / "live.js").as_uri()} if kind == "live run" else set())
+        asked |= {(tmp_path / "live.js").as_uri()} if kind == "live runs" else set()
+        assert set(window.requests()) == asked, kind
+
+
+COUNTING: Final = "window.hits = 0; window.acted = () => { window.hits += 1; };"
+TOUCHING: Final = """
+for (const each of document.querySelectorAll("*")) {
+  for (const name of ["mouseover", "focus", "toggle"]) each.dispatchEvent(new Event(name, {bubbles: true}));
+  if (each.matches("summary, a[href^='javascript:']")) each.click();
+}
+"""

@@ -23,6 +23,8 @@ _HIGH: Final = 640
 """Pixels of a timeline of many nodes."""
 _NARROW: Final = 0.3
 """Percent below which a bar cannot be pointed at, and so has no words."""
+_LEVELS: Final = 12.0
+"""Percent that the durations at the left of the chart of past runs take, on a phone."""
 _MINUTE: Final = 60
 
 
@@ -130,7 +132,11 @@ def _name(node: Facts, axis: Axis) -> dict[str, Any]:
     bad = word is not None
     if not node["turns"]:
         return {"x": 0.5, "anchor": "start", "dx": 0, "text": text, "bad": bad}
-    place = _beside(axis.at(node["turns"][0]["began"]), axis.at(node["turns"][-1]["ended"]))
+    edges = [axis.at(turn[edge]) for turn in node["turns"] for edge in ("began", "ended")]
+    # Of a turn over several attempts, there may be more room between two steps than beside them.
+    free = zip([0.0, *edges[1::2]], [*edges[::2], 100.0], strict=True)
+    _, left, right = max((right - left, left, right) for left, right in free)
+    place = {"x": left, "anchor": "start", "dx": 6} if left else {"x": right, "anchor": "end", "dx": -6}
     return {**place, "text": text, "bad": bad}
 
 
@@ -266,13 +272,16 @@ def past_runs(runs: Iterable[Facts], zone: tzinfo | None) -> dict[str, Any] | No
     top: float = max(max(run["node_seconds"].values()) for run in timed)
     versions = list(dict.fromkeys(run["version"] for run in timed))
 
+    def across(when: float) -> float:
+        return round(_LEVELS + (96 - _LEVELS) * (when - first) / length, 2)
+
     def up(seconds: float) -> float:
         return round(170.0 - 150.0 * seconds / top, 1)
 
     points = [
         {
             **run,
-            "x": round(4 + 92 * (datetime.fromisoformat(run["started"]).timestamp() - first) / length, 2),
+            "x": across(datetime.fromisoformat(run["started"]).timestamp()),
             "y": up(run["seconds_a_node"]),
             "low": up(min(run["node_seconds"].values())),
             "high": up(max(run["node_seconds"].values())),

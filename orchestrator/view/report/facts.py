@@ -43,7 +43,7 @@ REPORTED: Final = frozenset(
 
 
 def facts_of(records: Iterable[Record], *, outcome: str | None = None, now: float | None = None) -> Facts:
-    """Everything that the report says of a run. Times are seconds since the epoch.
+    """Everything that the report says of a run, to the millisecond. Times are seconds since the epoch.
 
     Args:
         records: of the journal, in order. The first is the beginning of the run.
@@ -53,19 +53,27 @@ def facts_of(records: Iterable[Record], *, outcome: str | None = None, now: floa
     story = _Story()
     for record in records:
         story.follow(record)
-    return story.ended(outcome, now)
+    found: Facts = _rounded(story.ended(outcome, now))
+    return found
+
+
+def _rounded(facts: Any) -> Any:
+    """To the millisecond, so that the page and the JSON round the same figures."""
+    if isinstance(facts, dict):
+        return {name: _rounded(item) for name, item in facts.items()}
+    if isinstance(facts, list):
+        return [_rounded(item) for item in facts]
+    return round(facts, 3) if isinstance(facts, float) else facts
 
 
 def as_json(facts: Any) -> Any:
-    """The same with times in RFC 3339 and seconds to the millisecond."""
+    """The same with times in RFC 3339."""
     if isinstance(facts, Mapping):
         return {
             name: stamp(item) if name in _TIMES and isinstance(item, float) else as_json(item)
             for name, item in facts.items()
         }
-    if isinstance(facts, list):
-        return [as_json(item) for item in facts]
-    return round(facts, 3) if isinstance(facts, float) else facts
+    return [as_json(item) for item in facts] if isinstance(facts, list) else facts
 
 
 def rows_of(facts: Facts) -> list[dict[str, object]]:

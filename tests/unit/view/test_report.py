@@ -7,88 +7,31 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from html.parser import HTMLParser
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from orchestrator.redact import Redactor, cleaned
 from orchestrator.runtime.codec import encode_event
-from orchestrator.view.report.charts import Axis
+from orchestrator.view.report.charts import Axis, timeline
 from orchestrator.view.report.facts import as_json, facts_of, rows_of
 from orchestrator.view.report.page import history_page, run_page
 from orchestrator.view.text import duration, size
-from tests.fakes.recorded_cluster import fields_of
 from tests.unit.view import samples
-
-Public = dict[str, Any]
-T0: Final = samples.t0
-POLICY: Final = {"kind": "elasticsearch", "strategy": "node", "playbook": "ours", "reason": "JDK 21"}
-
-
-def public(at: float, event: str, **fields: Any) -> Public:
-    return {"run": "run-1", "sequence": 1, "at": T0 + at, "event": event, "said": event, **fields}
-
-
-def begun(*nodes: str, **more: Any) -> Public:
-    given = {"cluster": "prod", "version": "9.1.0", "distribution": "elasticsearch", "operator": "ann"}
-    return public(0, "run_started", **{**given, "host": "b1", "policy": POLICY, "nodes": list(nodes), **more})
-
-
-def phase(at: float, node: str | None, before: str, after: str) -> Public:
-    return public(at, "phase_entered", node=node, **{"from": before, "to": after})
-
-
-def turn(at: float, node: str, number: int, *, seconds: float = 40.0) -> list[Public]:
-    """A wave of one node: 2 s to stop, 20 s to start, the rest to recover."""
-    stop = {"verb": "stop", "node": node}
-    return [
-        public(at, "wave_started", wave={"number": number, "nodes": [node], "zone": "a", "why": ""}),
-        phase(at, node, "pending", "stopping"),
-        public(at, "action_sent", action=stop),
-        public(at + 0.5, "action_confirmed", action=stop, output=""),
-        phase(at + 2, node, "stopping", "stopped"),
-        phase(at + 2, node, "stopped", "starting"),
-        phase(at + 22, node, "starting", "rejoined"),
-        public(
-            at + seconds, "node_recovered", node=node, seconds=seconds, bytes_reused=900, bytes_copied=100
-        ),
-        phase(at + seconds, node, "rejoined", "recovered"),
-        public(at + seconds, "wave_finished", number=number, seconds=seconds),
-    ]
-
-
-def sample(at: float, health: str, unassigned: int = 0, recovering: int = 0) -> Public:
-    fields = {"health": health, "unassigned": unassigned, "recovering": recovering}
-    return public(at, "cluster_sampled", read=T0 + at, **fields)
-
-
-def story() -> list[Public]:
-    """Two nodes are restarted; the run is held, killed at the third node, fails, and is done after that."""
-    key = {"level": "persistent", "key": samples.ENABLE}
-    hold = {"predicate": "no_running_snapshot", "subject": "nightly", "evidence": "it is running", "count": 2}
-    return [
-        begun("es1", "es2", "es3", forecast={"in_all": {"low": 60, "likely": 90, "high": 200}, "nodes": {}}),
-        sample(0, "green"),
-        public(1, "hold", **hold),
-        public(5, "gate_closed", gate="queue", evidence="9 messages"),
-        public(11, "holds_cleared", but_gates=True),
-        public(15, "gate_opened", gate="queue", evidence="0 messages"),
-        public(16, "gates_passed", gates={"queue": "0 messages"}),
-        public(17, "setting_changed", **key, found=None, wanted="primaries", purpose="set_allocation"),
-        *turn(20, "es1", 1),
-        sample(25, "yellow", 4),
-        sample(55, "green"),
-        public(60, "setting_restored", **key, value=None),
-        *turn(70, "es2", 2, seconds=100.0),
-        *turn(180, "es3", 3)[:5],
-        public(1000, "run_resumed", operator="ben", host="b2"),
-        phase(1010, "es3", "starting", "failed"),
-        public(1010, "standing_down", reason="es3 failed", outcome="failed"),
-        public(1020, "run_finished", outcome="failed", exit_code=4, seconds=20.0, message=""),
-        public(5000, "run_resumed", operator="ann", host="b1"),
-        *turn(5010, "es3", 4),
-        public(5060, "run_finished", outcome="done", exit_code=0, seconds=60.0),
-    ]
+from tests.unit.view.stories import (
+    KEPT,
+    MARKUP,
+    NAMES,
+    PAST,
+    T0,
+    begun,
+    every_event,
+    pages,
+    public,
+    story,
+    turn,
+    with_known_words,
+)
 
 
 def test_several_attempts_are_one_story() -> None:
@@ -206,71 +149,49 @@ def test_the_time_between_attempts_is_left_out_of_the_axis() -> None:
     assert second["x"] < axis.at(T0 + 5000)
 
 
+def test_the_name_of_a_node_is_where_there_is_room() -> None:
+    """Of one with steps in two attempts it is between them; of others it is beside their bars."""
+    first = [begun("es1", "es2", "es3"), *turn(5, "es1", 1)[:5], public(20, "lease_lost")]
+    again = [public(1000, "run_resumed"), *turn(1130, "es2", 2), *turn(1240, "es1", 3)]
+    end = [*turn(1290, "es3", 4)[:5], public(1300, "run_finished", outcome="done", exit_code=0)]
+    facts = facts_of([*first, *again, *end])
+    names = {
+        one["text"].split()[0]: (one["anchor"], round(one["x"]))
+        for one in timeline(facts, Axis(facts["attempts"], UTC))["names"]
+    }
+    assert names == {"es1": ("start", 6), "es2": ("end", 48), "es3": ("end", 97)}
+
+
 class Tags(HTMLParser):
     """The elements of a page, and the attributes that could act."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.tags = Counter[str]()
+        self.tags, self.attributes = Counter[str](), set[str]()
         self.asked = list[str]()
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
         for name, value in attrs:
             if name in {"src", "href", "xlink:href", "srcset", "action"} or name.startswith("on"):
                 self.asked.append(f"{name}={value}")
 
 
-MARKUP: Final = "\"'><script src=//evil.example>x</script><img src=x onerror=alert(1)>{{ 7 * 7 }}</title>&lt;"
-
-
-KEPT: Final = ("event", "sequence", "at")
-
-
-def every_event() -> list[Public]:
-    """A run with an example of each event."""
-    events = [encode_event(event) for event in samples.examples()]
-    others = [one for one in events if one["event"] != "run_started"]
-    return [*story()[:20], *(public(300 + n, **one) for n, one in enumerate(others))]
-
-
-def test_no_markup_of_a_journal_acts_in_the_page() -> None:
-    usual = Tags(run_page(facts_of(every_event()), UTC))
-    assert usual.asked == ["href=data:,"]
-    assert "script" not in usual.tags
-    everywhere = cleaned(every_event(), lambda text: text)
-    records = [
-        {name: value if name in KEPT else _marked(value) for name, value in one.items()} for one in everywhere
-    ]
-    page = run_page(facts_of(_with_known_words(records, every_event())), UTC)
-    found = Tags(page)
-    assert found.asked == ["href=data:,"]
-    assert not {"script", "img"} & found.tags.keys()
-    assert found.tags.keys() <= usual.tags.keys()
-    assert "&lt;script src=//evil.example&gt;" in page
-    assert "{{ 7 * 7 }}" in page
-
-
-def _marked(value: Any) -> Any:
-    """The value with the markup at the end of each text in it."""
-    return cleaned(value, lambda text: text if text in NAMES else f"{text}{MARKUP}")
-
-
-NAMES: Final = frozenset(
-    {name for one in every_event() for field in fields_of(one) for name in field if isinstance(name, str)}
-)
-"""Names of fields: they are the program's own, except those of nodes and gates."""
-
-
-def _with_known_words(marked: list[Public], plain: list[Public]) -> list[Public]:
-    """Phases, purposes and verbs are compared with the program's own, so a journal has no others."""
-    words = ("from", "to", "purpose", "health", "level", "outcome")
-    found = []
-    for one, before in zip(marked, plain, strict=True):
-        kept = {name: before[name] for name in words if name in before}
-        found.append({**one, **kept})
-    return found
+def test_no_markup_of_a_text_acts_in_a_page(subtests: pytest.Subtests) -> None:
+    """Of a journal, a status and past runs: no element, no address and no attribute comes from it."""
+    plain = pages("")
+    for kind, page in pages(MARKUP).items():
+        with subtests.test(page=kind):
+            found, usual = Tags(page), Tags(plain[kind])
+            assert found.tags.keys() <= usual.tags.keys()
+            assert found.attributes <= usual.attributes
+            assert set(found.asked) == set(usual.asked)
+            assert page.count("<script") == kind.startswith("live")
+            assert page.lower().count("</style>") == 1
+            assert "&lt;script&gt;acted()" in page
+            assert "{{ 7 * 7 }}" in page
 
 
 SECRETS: Final = ("correct horse battery", "pa$$/w0rd=x", "tok3n-5f0c")
@@ -292,7 +213,7 @@ def test_no_secret_of_a_journal_is_in_any_output(shape: str) -> None:
         {name: value if name in KEPT else cleaned(value, _planting(shape)) for name, value in one.items()}
         for one in every_event()
     ]
-    records = _with_known_words(records, every_event())
+    records = with_known_words(records, every_event())
     facts = facts_of(cleaned(records, redact))
     for text in (run_page(facts, UTC), json.dumps(as_json(facts)), json.dumps(as_json(rows_of(facts)))):
         assert secret not in text
@@ -305,23 +226,6 @@ def _planting(shape: str) -> Callable[[str], str]:
     return lambda text: text if text in NAMES else f"{text} {shape}"
 
 
-PAST: Final = {
-    "run": "run-1",
-    "cluster": "prod",
-    "version": "9.1.0",
-    "strategy": "node",
-    "kind": "restart",
-    "started": "2026-01-02T03:04:05.000Z",
-    "seconds": 90.0,
-    "outcome": "done",
-    "reason": "JDK",
-    "nodes_selected": 3,
-    "nodes_restarted": 3,
-    "seconds_a_node": 30.0,
-    "node_seconds": {"es1": 20.0, "es2": 30.0, "es3": 45.0},
-}
-
-
 def test_past_runs_are_linked_and_have_their_version() -> None:
     later = {**PAST, "run": "run-2", "version": "9.2.0", "started": "2026-05-02T03:04:05.000Z"}
     untimed = {**PAST, "run": "run-3", "seconds_a_node": None, "node_seconds": {}, "outcome": None}
@@ -330,12 +234,6 @@ def test_past_runs_are_linked_and_have_their_version() -> None:
     assert found.asked == ["href=data:,", *["href=reports/run-2.html"] * 2]
     assert "run-2: 30s a node, 9.2.0" in page
     assert "no end recorded" in page
-    marked = cleaned(
-        [{**PAST, "target_version": "9.3"}], lambda text: text + MARKUP if "T03" not in text else text
-    )
-    names = {name + MARKUP: name for name in PAST | {"target_version": ""}}
-    marked = [{names.get(name, name): value for name, value in one.items()} for one in marked]
-    assert not {"script", "img"} & Tags(history_page(marked, {}, UTC)).tags.keys()
 
 
 def test_a_page_of_three_hundred_nodes_names_the_slow_ones() -> None:
