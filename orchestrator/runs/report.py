@@ -118,6 +118,8 @@ def write_page(path: Path, text: str, *, folder: Path | None = None) -> None:
         OSError: the folder cannot be made.
     """
     if folder is not None and not folder.exists():
+        # With the state in a server, nothing has made the folder of a state file yet.
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir()
         shared = folder.parent.stat().st_mode & _OF_A_GROUP == _OF_A_GROUP
         folder.chmod(_OF_A_GROUP | 0o750 if shared else 0o700)

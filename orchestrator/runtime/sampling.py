@@ -15,8 +15,9 @@ _COUNT_SECONDS: Final[Seconds] = 60.0
 """Minimum interval between two samples that differ only in the number of copies."""
 _AT_ONCE: Final = 60
 """Changes that are recorded one after the other: those of some fifteen waves."""
-_TURN_SECONDS: Final[Seconds] = 5.0
-"""After those, one change in so many seconds: the health of a damaged cluster may alternate for hours."""
+_TURN_SECONDS: Final[Seconds] = 15.0
+"""After those, one change in so many seconds: a wave with four changes takes longer, and the health of a
+damaged cluster may alternate for days."""
 
 Sampling: TypeAlias = Callable[[Observation], Sequence[ClusterSampled]]
 """The samples to record of a reading: one or none."""

@@ -314,7 +314,8 @@ def open_store(
     else:
         engine = open_engine(found, access, make_folder=not typed)
     try:
-        tables.ready(engine, access)
+        if not tables.ready(engine, access):
+            raise StateMissing(f"{place_of(engine)} has no tables: no run was begun with it yet")
     except JournalError:
         engine.dispose()
         raise

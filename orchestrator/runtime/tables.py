@@ -102,8 +102,11 @@ once it is undone (`undone`). `cluster` is its name: hosts are tuned while a clu
 `subject` is what is changed (a path, a service), by which rows belong together."""
 
 
-def ready(engine: Engine, access: Access) -> None:
+def ready(engine: Engine, access: Access) -> bool:
     """Create the tables of a new database; check those of an old one.
+
+    Returns:
+        Whether there are any: to read creates none.
 
     Raises:
         JournalError: it is damaged, of another program, of a later version, or not writable.
@@ -112,9 +115,10 @@ def ready(engine: Engine, access: Access) -> None:
     with telling(where, "opening it"):
         if access is Access.READ:
             with engine.connect() as connection:
-                _checked(connection, where)
-                _known(connection, where)
-            return
+                there = _checked(connection, where)
+                if there:
+                    _known(connection, where)
+            return there
         with writing(engine) as connection:
             damage = whole(connection)
             if damage is not None:
@@ -129,6 +133,7 @@ def ready(engine: Engine, access: Access) -> None:
                 connection.execute(insert(meta).values(schema=SCHEMA_VERSION))
             # A write that changes nothing: it finds read-only files and full disks now, and not in mid-run.
             connection.execute(update(meta).values(schema=meta.c.schema))
+    return True
 
 
 def _known(connection: Connection, where: str) -> None:

@@ -21,7 +21,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.from_file import connect
-from orchestrator.runs.report import facts_of_run, write_at_end
+from orchestrator.runs.report import facts_of_run, write_at_end, write_page
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import tables
 from orchestrator.runtime.database import Access
@@ -211,6 +211,13 @@ def test_colleagues_may_write_into_the_folder_of_a_shared_state(tmp_path: Path) 
     ended.write()
     page = ended.folder / "reports" / "run-1.html"
     assert (mode(page), mode(page.parent)) == (0o600, 0o2770)
+
+
+def test_a_folder_for_pages_is_made_where_no_state_file_is(tmp_path: Path) -> None:
+    """As with the state in PostgreSQL."""
+    folder = tmp_path / "state" / "orchestrate" / "reports"
+    write_page(folder / "run-1.html", "page", folder=folder)
+    assert (mode(folder), mode(folder.parent), mode(folder / "run-1.html")) == (0o700, 0o700, 0o600)
 
 
 def test_a_run_without_a_wave_writes_no_page(tmp_path: Path) -> None:

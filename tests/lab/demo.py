@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 from orchestrator.errors import ExitCode
 from orchestrator.model.event import NodeRecovered
@@ -70,6 +70,7 @@ def show_restart(server: Distribution) -> int:
             began = time.monotonic()
             code, nodes = _restart(lab.write_cluster_file(Path(folder) / "demo.yml"))
             seconds = time.monotonic() - began
+            kept = keep_report(Path(folder))
             result = load.stop()
             verification = load.verify()
         after = read_settings(lab.client)
@@ -91,6 +92,8 @@ def show_restart(server: Distribution) -> int:
         ]
         tables = (table(("WHAT", "SEEN"), rows), table(("LEVEL", "SETTING", "BEFORE", "AFTER"), settings))
         sys.stdout.write("".join("\n".join(["", *lines, ""]) for lines in tables))
+        if kept is not None:
+            _progress(f"the report of the run stays when its state is removed: {kept}")
     if code != ExitCode.DONE:
         _progress("the cluster and its state are removed: the commands that are named above do not work")
         return code
@@ -98,6 +101,15 @@ def show_restart(server: Distribution) -> int:
         _progress("the run is done, but the check of its result failed")
         return int(ExitCode.DEFECT)
     return int(ExitCode.DONE)
+
+
+def keep_report(folder: Path) -> Path | None:
+    """Copy the page of the run out of the folder of its state. Returns the copy; None if there is no page."""
+    for page in (folder / "reports").glob("*.html"):
+        with NamedTemporaryFile(prefix="orchestrate-demo-", suffix=".html", delete=False) as copy:
+            copy.write(page.read_bytes())
+        return Path(copy.name)
+    return None
 
 
 def _restart(file: Path) -> tuple[int, dict[str, float]]:

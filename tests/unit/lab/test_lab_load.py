@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
 
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.lab.client import Access
-from tests.lab.demo import summary
+from tests.lab.demo import keep_report, summary
 from tests.lab.load import Load, LoadProfile, Rotation, Tally, Verification
 
 
@@ -77,3 +81,14 @@ def test_verify_names_missing_and_duplicated_documents() -> None:
     rows = dict(summary(load.result(), found, ["transient x: None -> 1"]))
     assert (rows["of these missing"], rows["of these there twice"]) == ("1", "1")
     assert rows["settings not as before"] == "transient x: None -> 1"
+
+
+def test_the_report_of_the_demo_outlives_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with TemporaryDirectory() as folder:
+        assert keep_report(Path(folder)) is None
+        (Path(folder) / "reports").mkdir()
+        (Path(folder) / "reports" / "run-1.html").write_text("page")
+        kept = keep_report(Path(folder))
+    assert kept is not None
+    assert (kept.read_text(), kept.parent) == ("page", tmp_path)

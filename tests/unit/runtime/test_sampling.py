@@ -48,7 +48,7 @@ def test_a_health_that_alternates_for_hours_is_bounded() -> None:
     ill, well = seen(0.0, missing=1), seen(0.0)
     found = [sampler(replace(ill if at % 2 else well, at=float(at))) for at in range(hours * 3600)]
     count = sum(map(len, found))
-    assert 60 < count <= 60 + hours * 720 + 1
+    assert 60 < count <= 60 + hours * 240 + 1
 
 
 def test_samples_change_nothing_else_in_a_journal() -> None:

@@ -26,7 +26,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.next_command import without_password
 from orchestrator.runtime.database import Access, StateUnwritable, explain, place_of, state_url
 from orchestrator.runtime.state_file import usable
-from orchestrator.runtime.store import RunEntry, StateStore, open_store
+from orchestrator.runtime.store import RunEntry, StateMissing, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
 RUN: Final = "20261121-0413-x7k2"
@@ -145,6 +145,18 @@ def test_the_pragmas_are_those_that_the_module_argues_for(store: StateStore) -> 
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
         }
     assert found == {"journal_mode": "truncate", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
+
+
+def test_a_database_without_tables_is_no_state_yet(url: str, tmp_path: Path) -> None:
+    """A new one of PostgreSQL is such: a first run reads it before it writes."""
+    with closing(sqlite3.connect(tmp_path / "state.db")) as new:
+        new.execute("PRAGMA user_version = 1")
+    with pytest.raises(StateMissing, match="no run was begun with it yet"):
+        open_store(url, {}, access=Access.READ)
+    open_store(url, {}, access=Access.WRITE).close()
+    store = open_store(url, {}, access=Access.READ)
+    assert store.runs() == ()
+    store.close()
 
 
 def test_a_file_is_made_by_a_writer_alone(url: str, tmp_path: Path, entry: Entry) -> None:
