@@ -98,7 +98,7 @@ def test_a_run_is_followed_to_its_end_without_a_reload(console: Console, window:
     with serving(console) as server:
         window.open(server.at + PAGE)
         window.run("window.first = true")
-        assert not window.title.endswith("done")
+        assert window.title.endswith("under way")
         _finish(console)
         window.wait(lambda: window.title.endswith("done"))
         assert window.run("return window.first"), "it is the page that was opened"

@@ -141,7 +141,7 @@ def _name(node: Facts, axis: Axis) -> dict[str, Any]:
 
 
 def _wave_names(facts: Facts, rows: Mapping[str, int], axis: Axis) -> list[dict[str, Any]]:
-    """The names of waves of many nodes, apart from each other."""
+    """The names of waves of many nodes, apart from each other; `more` of each where there is room for it."""
     found = list[dict[str, Any]]()
     for wave in facts["waves"]:
         y = min(rows[name] for name in wave["nodes"])
@@ -152,8 +152,8 @@ def _wave_names(facts: Facts, rows: Mapping[str, int], axis: Axis) -> list[dict[
         place = _beside(axis.at(wave["began"]), axis.at(wave["ended"]))
         # The next waves are to the right and below: a name on that side is above its own.
         below = 10 if place["anchor"] == "end" or len(wave["nodes"]) > 1 else -2
-        text = f"wave {wave['number']}{zone}: {nodes}"
-        found.append({**place, "y": y + below, "top": y, "text": text, "bad": False})
+        text, more = f"wave {wave['number']}", f"{zone}: {nodes}"
+        found.append({**place, "y": y + below, "top": y, "text": text, "more": more, "bad": False})
     return found
 
 
