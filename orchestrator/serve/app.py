@@ -16,6 +16,7 @@ from typing import Any, Final
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -35,6 +36,8 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+_COMPRESSED: Final = 4096
+"""Bytes from which on an answer is compressed."""
 _SCRIPT: Final = Path(__file__).with_name("live.js")
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -157,7 +160,11 @@ def application(board: Board, *, hosts: Collection[str], token: str | None = Non
             route("/metrics", metrics),
             route("/healthz", health),
         ],
-        middleware=[Middleware(Guard, hosts=hosts, token=token)],
+        middleware=[
+            Middleware(Guard, hosts=hosts, token=token),
+            # A page of 300 nodes has 300 KB, and is loaded every few seconds; events are left as they are.
+            Middleware(GZipMiddleware, minimum_size=_COMPRESSED, compresslevel=5),
+        ],
         lifespan=reading,
     )
 

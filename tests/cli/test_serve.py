@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+import urllib3
 from starlette.routing import Route
 
 from orchestrator.errors import ExitCode
@@ -62,6 +64,15 @@ def test_runs_and_a_run_are_pages_and_the_same_as_json(server: Served) -> None:
     assert (data["report"]["nodes_restarted"], data["status"]["outcome"]) == (3, "done")
     assert server.get("runs/none").code == 404
     assert json.loads(server.get("healthz").text) == {"status": "ok"}
+
+
+def test_a_page_is_compressed_for_those_who_can_read_it(server: Served) -> None:
+    address, ask = f"{server.at}runs/{RUN}", {"Accept-Encoding": "gzip"}
+    answer = urllib3.request("GET", address, headers=ask, decode_content=False)
+    assert answer.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(answer.data).decode() == server.get(f"runs/{RUN}").text
+    with closing(urllib3.request("GET", f"{address}/events", headers=ask, preload_content=False)) as events:
+        assert "content-encoding" not in events.headers
 
 
 def test_metrics_are_those_of_the_last_run_of_each_cluster(server: Served) -> None:

@@ -180,13 +180,14 @@ def proxy_to(port: int, below: str) -> type[Quiet]:
                 preload_content=False,
                 retries=False,
             )
-            with suppress(ConnectionError):  # a browser that leaves its page
+            # A browser that leaves its page, a server that ends.
+            with suppress(ConnectionError, urllib3.exceptions.HTTPError):
                 self.send_response(answer.status)
-                for name in ("content-type", "www-authenticate", "content-security-policy"):
+                for name in ("content-type", "content-encoding", "www-authenticate"):
                     if name in answer.headers:
                         self.send_header(name, answer.headers[name])
                 self.end_headers()
-                while data := answer.read1(65536):
+                while data := answer.read1(65536, decode_content=False):
                     self.wfile.write(data)
             answer.close()
 
