@@ -37,6 +37,7 @@ from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
 from tests.simulation import at_night
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
+from tests.simulation.node_mishaps import HostAnswersLate
 from tests.simulation.play import StuckError, plan_of, play
 from tests.simulation.program_mishaps import CredentialsRefused, TakenOver
 
@@ -486,6 +487,8 @@ class AnyLife:
         ]
         records = [*([began] if began else []), *here]
         still = sum(what.seconds for _, what in befell if isinstance(what, asleep))
+        late = [what.takes for _, what in befell if isinstance(what, HostAnswersLate)]
+        still += 2 * max(late, default=0.0)  # a turn reads the hosts, and decides by the reading before it
         wrong = at_night.broken_rule(records, refused, still, simulation.fate.happened)
         if wrong is not None:
             raise BrokenError("refused", wrong)
