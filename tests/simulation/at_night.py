@@ -11,6 +11,7 @@ from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionSent,
+    LeaseLost,
     Record,
     RestoreBegun,
     RunFinished,
@@ -98,6 +99,8 @@ def broken_rule(
                 since = record.at
                 named.append(record.at)
                 happened["a refusal is named"] += 1
+            case LeaseLost(reason=reason) if " refused " in reason:
+                named.append(record.at)
             case AccessGranted():
                 since = None
                 happened["a refusal passes in time"] += 1
