@@ -4,7 +4,7 @@ const SILENT = "The server does not answer. Below is what it said last.";
 const SILENT_MS = 40000;  // it sends something every 15 s; a connection that broke on its way ends without an error
 const AGAIN_MS = 5000;
 const own = document.currentScript;
-let trouble = "", failed = "", loading = false, again = false, source, heard;
+let trouble = "", failed = "", loading = false, again = false, source, heard = Date.now();
 
 function show() {
   const note = document.getElementById("live");  // a new one after each load
@@ -55,9 +55,18 @@ function listen() {
   source.onerror = () => { trouble = SILENT; show(); };
 }
 
+// A page in the background gives its connection to others, since a browser has six to a server. It is still loaded now
+// and then, for its title.
+document.addEventListener("visibilitychange", () => {
+  source?.close();
+  if (!document.hidden) listen();
+});
+
 setInterval(() => {
+  if (document.hidden) {
+    if (Date.now() - heard > SILENT_MS) { heard = Date.now(); load(); }
   // A browser does not connect again by itself after an answer of a proxy, such as 502.
-  if (source.readyState === EventSource.CLOSED || Date.now() - heard > SILENT_MS) {
+  } else if (source.readyState === EventSource.CLOSED || Date.now() - heard > SILENT_MS) {
     trouble = SILENT;
     show();
     source.close();
@@ -66,4 +75,4 @@ setInterval(() => {
     load();
   }
 }, AGAIN_MS);
-listen();
+if (!document.hidden) listen();

@@ -106,6 +106,29 @@ def test_a_run_is_followed_to_its_end_without_a_reload(console: Console, window:
         assert {address.startswith(server.at) for address in window.requests()} == {True}
 
 
+def test_a_page_in_the_background_is_not_connected(console: Console, window: Browser) -> None:
+    """A browser has six connections to a server. The title of such a page follows all the same."""
+    _begin(console)
+    with serving(console) as server:
+        window.open(server.at + PAGE)
+        window.wait(lambda: bool(window.run("return source.readyState === EventSource.OPEN")))
+        window.run(SHOWN.format(hidden="true"))
+        assert window.run("return source.readyState === EventSource.CLOSED")
+        _finish(console)
+        window.wait(lambda: window.title.endswith("done"))
+        assert window.run("return source.readyState === EventSource.CLOSED")
+        window.run(SHOWN.format(hidden="false"))
+        window.wait(lambda: bool(window.run("return source.readyState === EventSource.OPEN")))
+        assert window.note == ""
+
+
+SHOWN: Final = """
+Object.defineProperty(document, "hidden", {{value: {hidden}, configurable: true}});
+document.dispatchEvent(new Event("visibilitychange"));
+"""
+"""As if its tab were in the background or not: a browser without a window shows all of them."""
+
+
 def test_a_server_that_is_away_is_said_until_it_is_back(console: Console, window: Browser) -> None:
     """Also if a proxy answers meanwhile: a browser does not connect again after that by itself."""
     port = free_port()
