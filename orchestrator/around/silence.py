@@ -75,12 +75,14 @@ class Wanted:
     """A silence that should be there.
 
     Attributes:
+        since: when its wave began.
         until: this moment.
         last: it is not renewed after that.
         grace: the wave has recovered: none is made any more.
     """
 
     matchers: Matchers
+    since: float
     until: float
     last: bool
     grace: bool
@@ -151,7 +153,9 @@ class Waves:
                     filled = filled_in(matchers, wave.nodes, self.hosts)
                     grace = wave.recovered is not None
                     last = grace or until == limit
-                    found[wave.number, number] = Wanted(matchers=filled, until=until, last=last, grace=grace)
+                    found[wave.number, number] = Wanted(
+                        matchers=filled, since=wave.since, until=until, last=last, grace=grace
+                    )
         return found
 
     def why_not(self, number: int) -> str:
@@ -238,6 +242,7 @@ class Silences(Worker):
         for seen in past:
             self._waves.see(seen)
         self._live: dict[Key, Live] = {}
+        self._by_hand: set[Key] = set()  # a person has ended it, who wants the alerts
         self._to_find = bool(past)
         self._failed: set[str] = set()
         self._tried: dict[Key, Matchers] = {}
@@ -291,12 +296,13 @@ class Silences(Worker):
 
     def _reconcile(self, wanted: Mapping[Key, Wanted]) -> float | None:
         """Make, renew and end silences; seconds until something has to be done again."""
-        now, todo = self._now(), dict(wanted)
-        tried, self._tried = self._tried, {key: want.matchers for key, want in todo.items()}
+        now = self._now()
+        tried, self._tried = self._tried, {key: want.matchers for key, want in wanted.items()}
         if now < self._not_before and self._until is None and tried == self._tried:
             return self._not_before - now
-        if self._to_find and not self._try(partial(self._find, todo)):
+        if self._to_find and not self._try(partial(self._find, wanted)):
             return self._later()
+        todo = {key: want for key, want in wanted.items() if key not in self._by_hand}
         for key, live in [*self._live.items()]:
             want = todo.get(key)
             if (want is None or want.matchers != live.matchers) and not self._try(
@@ -330,6 +336,12 @@ class Silences(Worker):
                 continue
             matchers = _matchers_of(one)
             key = keys.get((int(number[1]), matchers))
+            if one["status"]["state"] == "expired":
+                over = _at(one["endsAt"])
+                at_once = over == _at(one["updatedAt"])  # one that expires was last changed a lease before
+                if at_once and key is not None and key not in self._live and over >= wanted[key].since:
+                    self._by_hand.add(key)
+                continue
             if key is not None and key not in self._live:
                 self._live[key] = Live(id=silence, until=_at(one["endsAt"]), matchers=matchers)
                 continue
@@ -339,7 +351,8 @@ class Silences(Worker):
         self._to_find = False
 
     def _make(self, key: Key, want: Wanted) -> None:
-        made = self._put({"startsAt": _stamp(self._now())}, key, want)
+        # It starts at once: Alertmanager takes no start in the past. Its clock may be behind this one.
+        made = self._put({"startsAt": _stamp(self._now() - LEASE_SECONDS)}, key, want)
         words = in_words(want.matchers)
         self._live[key] = Live(id=made, until=want.until, matchers=want.matchers, ending=want.last)
         about = {"wave": key[0], "silence": made, "until": want.until}
@@ -354,10 +367,12 @@ class Silences(Worker):
         if there is None or there["status"]["state"] == "expired":
             early = there is not None and _at(there["endsAt"]) < live.until - _SAME_SECONDS
             why = "it was ended in Alertmanager" if early else "it was not renewed in time"
+            if there is None:
+                why = "Alertmanager does not have it any more"
             self._ended(key[0], live.id, min(live.until, self._now()), why)
             del self._live[key]
-            if early:  # by a person, who wants the alerts
-                self._live[key] = replace(live, ending=True)
+            if early:
+                self._by_hand.add(key)
             elif not want.grace:
                 self._make(key, want)
             return
@@ -392,8 +407,7 @@ class Silences(Worker):
         found = json.loads(self._ask("GET", "silences"))
         if not isinstance(found, list):
             raise NotSent("the answer is no list of silences")
-        live = [one for one in found if one["status"]["state"] in ("active", "pending")]
-        return sorted(live, key=lambda one: str(one["startsAt"]))
+        return sorted(found, key=lambda one: (one["status"]["state"] == "expired", str(one["startsAt"])))
 
     def _read(self, silence: str) -> Mapping[str, Any] | None:
         """One of them; None if it is not known any more."""

@@ -18,12 +18,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from socket import SHUT_RDWR
 from threading import Timer
-from typing import Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
-from orchestrator.around.web import NotSent, ask, tls_of
+from orchestrator.around.web import ANSWER_BYTES, NotSent, ask, tls_of
 from orchestrator.bounded_http import basic
 from orchestrator.config.around import MAIL, WEB, Around, RunHook, Target, check_target, scheme_of
 from orchestrator.config.secrets import SecretReference
@@ -193,6 +193,34 @@ def _letter(url: str, message: Message, text: str, context: RunContext) -> Email
     return letter
 
 
+class _Answers:
+    """What a mail server says, up to a limit: the library keeps all lines of an answer."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._left = stream, ANSWER_BYTES
+        self.close = stream.close
+
+    def readline(self, most: int) -> bytes:
+        line = self._stream.readline(most)
+        self._left -= len(line)
+        if self._left < 0:
+            raise NotSent(f"the answer is larger than {ANSWER_BYTES} bytes")
+        return line
+
+
+class _Smtp(smtplib.SMTP):
+    file: Any
+
+    def getreply(self) -> tuple[int, bytes]:
+        if self.file is None and self.sock is not None:
+            self.file = _Answers(self.sock.makefile("rb"))
+        return super().getreply()
+
+
+class _SecureSmtp(_Smtp, smtplib.SMTP_SSL):
+    """From its first byte on."""
+
+
 def _mail(to: _Resolved, letter: EmailMessage, seconds: float) -> None:
     parts = urlsplit(to.url)
     host, port = parts.hostname or "", parts.port or _SUBMISSION[parts.scheme]
@@ -204,9 +232,9 @@ def _mail(to: _Resolved, letter: EmailMessage, seconds: float) -> None:
     sent = False
     try:
         if parts.scheme == "smtps":
-            server = smtplib.SMTP_SSL(timeout=seconds, context=tls)
+            server = _SecureSmtp(timeout=seconds, context=tls)
         else:
-            server = smtplib.SMTP(timeout=seconds)
+            server = _Smtp(timeout=seconds)
         server._host = host  # type: ignore[attr-defined]  # noqa: SLF001  (without it TLS has no name to check)
         server.connect(host, port)
         _log_in(server, parts, to.password, tls)

@@ -116,9 +116,15 @@ def _text(at: float) -> str:
 
 @dataclass
 class FakeAlertmanager:
-    """Keeps silences as Alertmanager 0.25 does. `loses`: so many answers are lost, once the work is done."""
+    """Keeps silences as Alertmanager 0.25 does.
+
+    Attributes:
+        now: by the clock of the program; the server's own is `behind`.
+        loses: so many answers are lost, once the work is done.
+    """
 
     now: float = START
+    behind: float = 0.0
     silences: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     loses: int = 0
@@ -145,24 +151,31 @@ class FakeAlertmanager:
             raise NotSent("404", status=404)
         return found[name] if slash else [*found.values()]
 
+    @property
+    def own(self) -> float:
+        return self.now - self.behind
+
     def _state(self, one: Mapping[str, Any]) -> str:
-        return "active" if _at(one["endsAt"]) > self.now else "expired"
+        if _at(one["startsAt"]) > self.own:
+            return "pending"
+        return "active" if _at(one["endsAt"]) > self.own else "expired"
 
     def _post(self, _path: str, body: dict[str, Any]) -> object:
         known = self.silences.get(body.pop("id", ""))
         if known is not None and self._state(known) == "active":
             assert body["startsAt"] == known["startsAt"], "another start makes another silence"
             assert body["matchers"] == known["matchers"]
-            known["endsAt"] = body["endsAt"]
+            known.update(endsAt=body["endsAt"], updatedAt=_text(self.own))
             return {"silenceID": known["id"]}
         name = f"s{len(self.silences) + 1}"
-        self.silences[name] = {"id": name, **body}
+        start = _text(max(_at(body["startsAt"]), self.own))
+        self.silences[name] = {"id": name, **body, "startsAt": start, "updatedAt": _text(self.own)}
         return {"silenceID": name}
 
     def _delete(self, path: str, _body: object) -> object:
         if self.fails or path.split("/")[1] not in self.silences:
             raise NotSent("500", status=500)
-        self.silences[path.split("/")[1]]["endsAt"] = _text(self.now)
+        self.silences[path.split("/")[1]].update(endsAt=_text(self.own), updatedAt=_text(self.own))
         return {}
 
     def live(self, comment: str = "") -> dict[str, float]:
@@ -313,6 +326,60 @@ def test_one_that_a_person_ended_stays_ended(server: FakeAlertmanager) -> None:
     assert run.events() == ["created s1", "ended s1"]
 
 
+@pytest.mark.parametrize("seen_before", [True, False])
+def test_one_that_a_person_ended_stays_ended_after_a_kill(
+    server: FakeAlertmanager, *, seen_before: bool
+) -> None:
+    run = Played(server)
+    run.see(RUN, begun())
+    run.step(100)
+    server._delete("silence/s1", None)
+    if seen_before:
+        run.step(500)
+    run.restart()
+    run.see(seen(550, "run_resumed"))
+    for at in (600, 900, 1200):
+        run.step(at)
+        assert server.live() == {}
+    run.see(begun(1300, 2))
+    run.step()
+    assert list(server.live()) == ["s2"], "it was about that wave alone"
+
+
+def test_one_that_a_person_ended_is_not_made_for_fewer_nodes(server: FakeAlertmanager) -> None:
+    run = Played(server)
+    run.see(RUN, begun())
+    run.step(100)
+    server._delete("silence/s1", None)
+    run.step(500)
+    run.see(failed(600))
+    run.step()
+    assert server.live() == {}
+
+
+def test_one_that_the_run_ended_is_made_again_with_its_wave(server: FakeAlertmanager) -> None:
+    run = Played(server)
+    run.see(RUN, begun())
+    run.step()
+    run.see(phase(50, "gated"))
+    run.step()
+    run.restart()
+    run.see(seen(60, "run_resumed"), begun(70))
+    run.step()
+    assert list(server.live()) == ["s2"]
+
+
+def test_a_server_whose_clock_is_behind_silences_at_once(server: FakeAlertmanager) -> None:
+    server.behind = 120.0
+    run = Played(server)
+    run.see(RUN, begun())
+    run.step()
+    assert list(server.live()) == ["s1"]
+    run.step(500)
+    assert server.live() == {"s1": 1400}
+    assert run.events() == ["created s1", "renewed s1"]
+
+
 def test_one_that_the_server_has_forgotten_is_replaced(server: FakeAlertmanager) -> None:
     run = Played(server)
     run.see(RUN, begun())
@@ -320,6 +387,7 @@ def test_one_that_the_server_has_forgotten_is_replaced(server: FakeAlertmanager)
     server.silences.clear()
     run.step(500)
     assert server.live() == {"s1": 1400}
+    assert [one.get("why") for one in run.recorded] == [None, "Alertmanager does not have it any more", None]
 
 
 @pytest.mark.parametrize("kill", ["before", "lost", "after"])

@@ -253,7 +253,8 @@ def test_a_password_is_not_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) ->
         ({"MAIL": b"550 not you\r\n"}, "550 not you"),
         ({"RCPT": b"550 not them\r\n"}, "refused for ops@example.org"),
         ({"DATA": b"451 later\r\n"}, "451 later"),
-        ({"EHLO": b"250-a\r\n" * 200_000}, ""),
+        ({"EHLO": b"250-a\r\n" * 200_000}, "the answer is larger than 65536 bytes"),
+        ({"MAIL": b"550-a\r\n" * 200_000 + b"550 a\r\n"}, "the answer is larger than 65536 bytes"),
     ],
 )
 def test_a_mail_server_that_does_not_take_it(says: dict[str, bytes], said: str) -> None:
