@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
@@ -24,7 +29,7 @@ WAIT_SECONDS: Final = 60.0
 
 @dataclass(kw_only=True)
 class Server:
-    """A server of our own on a free port of loopback; `stop` ends it by its id.
+    """A server of our own on a free port of loopback, as a context manager; `stop` ends it by its id.
 
     Attributes:
         folder: its own.
@@ -34,16 +39,29 @@ class Server:
     port: int = field(default_factory=free_port)
     _process: subprocess.Popen[bytes] | None = None
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
     @property
     def url(self) -> str:
         """Of the API, without its path."""
         return f"http://127.0.0.1:{self.port}"
 
-    def stop(self) -> None:
-        """End it at once."""
+    def start(self) -> Self:
+        """Start it, and wait until it answers."""
+        raise NotImplementedError
+
+    def stop(self, *, gently: bool = False) -> None:
+        """End it at once; or gently, so that it keeps what it has in memory."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            (process.terminate if gently else process.kill)()
             process.wait()
 
     def begin(self, *argv: str, until: Callable[[], bool]) -> None:
@@ -84,14 +102,23 @@ class Server:
 
 @dataclass(kw_only=True)
 class Alertmanager(Server):
-    """One Alertmanager without peers."""
+    """One Alertmanager without peers.
 
-    def start(self) -> Alertmanager:
+    Attributes:
+        pages: URL of a webhook that gets each alert that fires and is not silenced, as a pager would.
+    """
+
+    pages: str = ""
+
+    def start(self) -> Self:
         """Start it, and wait until it answers."""
         program = needs("prometheus-alertmanager")
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "alertmanager.yml"
-        content = {"route": {"receiver": "none"}, "receivers": [{"name": "none"}]}
+        at_once = {"group_wait": "0s", "group_interval": "1s", "repeat_interval": "1h"}
+        route = {"receiver": "pager", "group_by": ["..."], **at_once}  # each alert by itself
+        hook = [{"url": self.pages, "send_resolved": False}] if self.pages else []
+        content = {"route": route, "receivers": [{"name": "pager", "webhook_configs": hook}]}
         config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
         self.begin(
             program,
@@ -99,7 +126,7 @@ class Alertmanager(Server):
             f"--storage.path={self.folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{self.port}",
             "--cluster.listen-address=",
-            until=lambda: self._names() == [],
+            until=lambda: self._names() is not None,
         )
         return self
 
@@ -120,6 +147,10 @@ class Alertmanager(Server):
         found: list[dict[str, Any]] = self.ask("GET", "/api/v2/silences")
         return found
 
+    def end(self, silence: str) -> None:
+        """End a silence at once, as a person does."""
+        assert self.ask("DELETE", f"/api/v2/silence/{silence}") is not None
+
     def live(self) -> list[dict[str, Any]]:
         """The silences that are not over."""
         return [one for one in self.silences() if one["status"]["state"] != "expired"]
@@ -134,15 +165,15 @@ class Alertmanager(Server):
 
 
 class Exporter:
-    """Serves a text in Prometheus's format; the text may be changed."""
+    """Serves a text in Prometheus's format; the text may be changed, and `more` is made for each answer."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, more: Callable[[], str] = str) -> None:
         self.text = text
         exporter = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = exporter.text.encode()
+                body = (exporter.text + more()).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.send_header("Content-Length", str(len(body)))
@@ -217,3 +248,44 @@ def _static(address: str) -> dict[str, Any]:
 
 def _from_now(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+
+
+def moment(text: str) -> float:
+    """Seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def ends(one: Mapping[str, Any]) -> float:
+    """When a silence ends."""
+    return moment(one["endsAt"])
+
+
+def begins(one: Mapping[str, Any]) -> float:
+    """When a silence begins."""
+    return moment(one["startsAt"])
+
+
+def key_of(one: Mapping[str, Any]) -> tuple[str, str]:
+    """Comment and values of the matchers: there is one of each at a time."""
+    return one["comment"], " ".join(sorted(matcher["value"] for matcher in one["matchers"]))
+
+
+def assert_none_is_there_twice(silences: Iterable[Mapping[str, Any]]) -> None:
+    """By Alertmanager's own record, no two of a wave and a set of matchers were there at once."""
+    by_key = defaultdict(list)
+    for one in silences:
+        by_key[key_of(one)].append((begins(one), ends(one)))
+    for key, spans in by_key.items():
+        for (_, end), (start, _) in pairwise(sorted(spans)):
+            assert end <= start, (key, spans)
+
+
+_VALUE: Final = re.compile(r'orchestrate_(\w+)\{cluster="[^"]*"(?:,\w+="([^"]*)")?\} (\S+)')
+
+
+def values_of(metrics: str) -> dict[str, float]:
+    """The metrics of one cluster by name, such as `run_seconds` and `run_nodes{recovered}`."""
+    return {
+        f"{name}{{{label}}}" if label else name: float(value)
+        for name, label, value in _VALUE.findall(metrics)
+    }

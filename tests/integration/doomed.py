@@ -12,6 +12,7 @@ package knows of it. What it is told stands in one variable, as JSON:
 - `trace`: a file that gets one line for each seam as it is passed, so that it is known where a run died.
 - `foreign`: the process gives itself an identity of another machine, so that nobody can prove it dead.
 - `expiry`: seconds after which a lease that shows no sign of life may be taken over, for whoever watches.
+- `silences`: seconds, by the names of `around/silence.py`, such as `LEASE_SECONDS`: minutes are too long.
 
 With `--serve` it takes orders instead, and forks a process for each: see `nursery.py`.
 """
@@ -29,6 +30,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, event
 
+from orchestrator.around import silence
 from orchestrator.cli import prompts  # noqa: F401  (read once, not by each process that is forked)
 from orchestrator.cli.program import run
 from orchestrator.model.action import Action, action_name, action_target
@@ -189,6 +191,7 @@ def compose() -> None:
         end = float(TOLD["expiry"])
         terms = Terms(heartbeat=end / 6, retry=end / 12, lost_after=end * 2 / 3, expiry=end, poll=0.2)
         _put(takeover, Lease=lambda places, who, clock, _terms: Lease(places, who, clock, terms))
+    _put(silence, **TOLD.get("silences", {}))
     if TOLD.get("foreign"):
         _put(connection, current_process=lambda: ELSEWHERE)
 

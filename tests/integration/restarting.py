@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tests.integration import doomed
 from tests.integration.killing import Described
+from tests.integration.nursery import DOOMED
 from tests.integration.racing import VARIABLE
 
 PROGRAM = (sys.executable, "-m", "orchestrator")
 RACE = Path(__file__).with_name("racing.py")
-READING = {"plan", "diagnose", "tune check"}
+READING = {"plan", "diagnose", "history", "report", "tune check"}
 """Commands that change nothing, and ask for no agreement."""
 
 
@@ -67,7 +70,8 @@ def orchestrate(
 class Begun:
     """A command that runs while the test does something; it is ended with the block, whatever happened.
 
-    Args: those of `orchestrate`.
+    Args: those of `orchestrate`, and
+        silences: their seconds, as in `doomed.py`.
     """
 
     def __init__(
@@ -77,8 +81,9 @@ class Begun:
         command: str,
         *words: str,
         playbook: Mapping[str, Any] | None = None,
+        silences: Mapping[str, float] | None = None,
     ) -> None:
-        argv, env = _command_line(lab, folder, command, words, playbook=playbook, race=None)
+        argv, env = _command_line(lab, folder, command, words, playbook=playbook, silences=silences)
         self._out, self._err = folder / f"{command}.jsonl", folder / f"{command}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(argv, env=env, stdout=out, stderr=err)  # noqa: S603  (as above)
@@ -90,6 +95,15 @@ class Begun:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+
+    @property
+    def said(self) -> str:
+        """What it has said beside the lines, such as warnings."""
+        return self._err.read_text(encoding="utf-8")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
 
     def lines(self) -> list[dict[str, Any]]:
         """What it has said so far, but for a line that is being written."""
@@ -104,14 +118,14 @@ class Begun:
             found = next(filter(wanted, self.lines()), None)
             if found is not None:
                 return found
-            assert not ended, f"ended without it: {self.lines()[-1:]} {self._err.read_text()}"
+            assert not ended, f"ended without it: {self.lines()[-1:]} {self.said}"
             assert time.monotonic() < limit, f"not within {seconds:.0f} s: {self.lines()[-3:]}"
             time.sleep(0.05)
 
     def end(self, seconds: float = 1500.0) -> tuple[int, list[dict[str, Any]]]:
         """Wait for its end; the exit code and every JSON line."""
         code = self._process.wait(seconds)
-        assert self.lines(), self._err.read_text()
+        assert self.lines(), self.said
         return code, self.lines()
 
 
@@ -122,7 +136,8 @@ def _command_line(
     words: Sequence[str],
     *,
     playbook: Mapping[str, Any] | None,
-    race: Mapping[str, str] | None,
+    race: Mapping[str, str] | None = None,
+    silences: Mapping[str, float] | None = None,
 ) -> tuple[list[str], dict[str, str]]:
     """Arguments and environment; the files that they name are written."""
     book, file = folder / "book.yml", folder / "lab.yml"
@@ -134,7 +149,9 @@ def _command_line(
     }
     book.write_text(json.dumps({**content, **(playbook or {})}), encoding="utf-8")
     file.write_text(json.dumps({**lab.cluster_document(), "playbook": str(book)}), encoding="utf-8")
-    program = PROGRAM if race is None else (sys.executable, str(RACE))
+    program = PROGRAM
+    if race is not None or silences is not None:
+        program = (sys.executable, str(DOOMED if race is None else RACE))
     agreed = () if command in READING else ("--yes",)
     argv = [*program, *command.split(), "--cluster", str(file), *agreed, "--output", "json", *words]
     env = {
@@ -142,6 +159,7 @@ def _command_line(
         "HOME": str(folder),
         "ORCHESTRATE_STATE": f"sqlite:///{folder}/state.db",
         **({VARIABLE: json.dumps(race)} if race is not None else {}),
+        **({doomed.VARIABLE: json.dumps({"silences": silences})} if silences is not None else {}),
     }
     return argv, env
 

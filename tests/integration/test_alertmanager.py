@@ -6,33 +6,37 @@ import json
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
-import urllib3
 
 from orchestrator.around import beside, silence
+from orchestrator.around.beside import Beside
+from orchestrator.around.outbox import Outbox, Send
 from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
-from orchestrator.around.story import Seen
-from orchestrator.around.ways import RunContext
-from orchestrator.config.around import Alertmanager, Around
+from orchestrator.around.story import Message, Seen
+from orchestrator.around.ways import RunContext, sends
+from orchestrator.config.around import Alertmanager, Around, On, Target
+from orchestrator.model.around_event import Notified, SilenceCreated, SilenceEnded
 from orchestrator.redact import Redactor
 from orchestrator.runs.simulated_ports import SimulatedPorts
-from orchestrator.simulation.mishaps import Crash
+from orchestrator.simulation.mishaps import Crash, StartsFail
 from orchestrator.simulation.world import World
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.fakes.smtp import MailServer
-from tests.integration.alerting import WAIT_SECONDS
+from tests.integration.alerting import WAIT_SECONDS, assert_none_is_there_twice, begins, ends, values_of
 from tests.integration.alerting import Alertmanager as Server
 from tests.integration.killing import QUICKEST, assert_restarted_once, prepare
 from tests.integration.restarting import Begun, Extended, events, orchestrate, restart
 from tests.simulation.play import cluster
-from tests.simulation.scene import Played, Scene, resume
+from tests.simulation.scene import ES3, Played, Scene, first, resume
 from tests.tools import needs
 
 if TYPE_CHECKING:
@@ -43,16 +47,13 @@ pytestmark = [pytest.mark.real, pytest.mark.part(name="around")]
 BY_NODE: Final = {"instance": "{node}:9100"}
 OF_CLUSTER: Final = {"alertname": "ElasticsearchYellow"}
 SECRET: Final = "hunter2-hunter2"  # noqa: S105  (a test's own)
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(folder=tmp_path_factory.mktemp("alertmanager"))
-    made.start()
-    try:
+    with Server(folder=tmp_path_factory.mktemp("alertmanager")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def _told(run: str) -> RunContext:
@@ -64,10 +65,6 @@ def _told(run: str) -> RunContext:
 def _seen(sequence: int, event: str, **fields: Any) -> Seen:
     line = {"ts": "", "run": "r", "sequence": sequence, "event": event, **fields}
     return Seen(at=time.time(), line=line, text=event)
-
-
-def _seconds(one: Mapping[str, Any], key: str) -> float:
-    return datetime.fromisoformat(one[key]).timestamp()
 
 
 def test_a_lease_is_made_renewed_found_again_and_ended(
@@ -103,6 +100,21 @@ def test_a_lease_is_made_renewed_found_again_and_ended(
     second.join()
 
 
+@pytest.mark.parametrize("ahead", [-60.0, 60.0])
+def test_clocks_that_differ_silence_at_once(server: Server, ahead: float) -> None:
+    _end_all(server)
+    at = Alertmanager(url=server.url, matchers=(BY_NODE,), at_most=3600.0)
+    run = Silences(at, _told(f"{ahead}"), [].append, [], now=lambda: time.time() + ahead)
+    wave = {"number": 1, "nodes": ["es1"], "why": ""}
+    run.see([_seen(1, "run_started", addresses={}), _seen(2, "wave_started", wave=wave)])
+    run.wait()
+    assert [one["status"]["state"] for one in server.live()] == ["active"]
+    run.see([_seen(3, "phase_entered", node=None, to="gated")])
+    run.close(time.monotonic() + 5)
+    run.join()
+    assert server.live() == []
+
+
 def _await(there: Callable[[], bool]) -> None:
     until = time.monotonic() + WAIT_SECONDS
     while not there():
@@ -112,8 +124,13 @@ def _await(there: Callable[[], bool]) -> None:
 
 # Simulated runs -------------------------------------------------------------------------------------
 
+AFTER_A_STOP: Final = "after stop of es3"
+TOLD: Final = ("started", "failed")
+"""What is sent although the program died before."""
+NEVER: Final = "a point that is never passed: the call kills it"
 
-class AtOnce(Silences):
+
+class SilencedAtOnce(Silences):
     """Without a thread: each event is acted on before the next one, so a kill hits the same point again."""
 
     def see(self, batch: Sequence[Seen]) -> None:
@@ -129,23 +146,125 @@ class AtOnce(Silences):
         self._reconcile(self._waves.wanted(self._now()))
 
 
+class SentAtOnce(Outbox):
+    """The same for messages."""
+
+    def put(self, message: Message) -> None:
+        self._say(message, self._fate(message))
+
+
 class Killing:
-    """`silence.call`, at whose nth call the program is killed: before, during (it is done) or after."""
+    """The nth call kills the program: before it, during it (it is done, and not answered), or after it.
 
-    def __init__(self, call: Callable[..., bytes], nth: int, when: str) -> None:
-        self._call, self._nth, self._when, self.calls = call, nth, when, list[str]()
+    Attributes:
+        calls: the kind of each so far.
+    """
 
-    def __call__(
-        self, at: object, told: object, method: str, path: str, body: Any = None, **more: Any
-    ) -> bytes:
-        self.calls.append(f"{method} {path.partition('/')[0]}")
+    def __init__(self, nth: int, when: str) -> None:
+        self._nth, self._when, self._over, self.calls = nth, when, False, list[str]()
+
+    def call(self, kind: str, work: Callable[[], T]) -> T:
+        self.calls.append(kind)
         hit = len(self.calls) == self._nth
         if hit and self._when == "before":
-            raise Crash("before the request")
-        answer = self._call(at, told, method, path, body, **more)
-        if hit:
+            raise Crash("before the call")
+        answer = work()
+        if hit and self._when == "during":
             raise Crash("before its answer is used")
+        self._over = self._over or hit
         return answer
+
+    def before_the_record(self) -> None:
+        """The answer has been used, and the journal does not have it yet."""
+        if self._over:
+            self._over = False
+            raise Crash("after the call")
+
+
+@dataclass
+class Surroundings:
+    """Simulated runs with a real Alertmanager, a webhook and mail; each call may kill them."""
+
+    server: Server
+    chat: ScriptedServer
+    mail: MailServer
+
+    def story(
+        self, monkeypatch: pytest.MonkeyPatch, nth: int = 0, when: str = "", early: int = 0
+    ) -> tuple[Played, Killing, int]:
+        """A run that dies while es3 is down, which then does not start: its silences are ended by `resume`.
+
+        Args:
+            monkeypatch: for the length of the story.
+            nth: the call that kills it once more; `when`: before, during or after it.
+            early: calls before the first death.
+
+        Returns: the scene, the calls, and how many there were before the first death.
+        """
+        killing, before = Killing(nth, when), [0]
+        self.surround(monkeypatch, killing)
+        look = partial(_leases, self.server)
+        again = [resume(killed=NEVER), look] if nth > early else []
+        then = [lambda _: before.append(len(killing.calls)), look, *again, resume(ends=None, away=None)]
+        dies = NEVER if 0 < nth <= early else AFTER_A_STOP
+        befalls = [first(StartsFail(node=ES3, times=99))]
+        scene = Scene(name=f"call {nth}", of=_world, befalls=befalls, killed=dies, away=None, then=then)
+        played = scene.play()
+        look(played)
+        return played, killing, before[-1]
+
+    def surround(self, monkeypatch: pytest.MonkeyPatch, killing: Killing) -> None:
+        _end_all(self.server)
+        self.chat.asked.clear()
+        self.mail.mails.clear()
+        target = partial(Target, on=frozenset(On), after=600.0, text="{text}")
+        mail = f"smtp://127.0.0.1:{self.mail.port}/?from=orch@localhost&to=ops@localhost"
+        at = Alertmanager(url=self.server.url, matchers=(BY_NODE, OF_CLUSTER), at_most=4 * 3600.0)
+        around = Around(
+            alertmanager=at,
+            targets=(target(name="chat", url=f"{self.chat.url}/hook"), target(name="mail", url=mail)),
+        )
+        call, news = silence.call, Beside.news
+
+        def called(at: Any, told: Any, method: str, path: str, body: Any = None, **more: Any) -> bytes:
+            kind = {"GET silences": "list", "POST silences": "renew" if "id" in (body or {}) else "create"}
+            words = f"{method} {path.partition('/')[0]}"
+            return killing.call(kind.get(words, words), lambda: call(at, told, method, path, body, **more))
+
+        def sending(to: Target, context: RunContext) -> Send:
+            send = sends(to, context)
+            return lambda message, seconds: killing.call(to.name, lambda: send(message, seconds))
+
+        def recorded(of: Beside) -> list[Mapping[str, object]]:
+            killing.before_the_record()
+            return news(of)
+
+        monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, _told("")))
+        monkeypatch.setattr(beside, "Silences", SilencedAtOnce)
+        monkeypatch.setattr(beside, "Outbox", SentAtOnce)
+        monkeypatch.setattr(beside, "sends", sending)
+        monkeypatch.setattr(Beside, "news", recorded)
+        monkeypatch.setattr(silence, "call", called)
+
+    def assert_told(self, played: Played, deaths: int, *on: str) -> None:
+        """What is recorded has arrived; with each death, one a target may come twice or lack a record."""
+        bodies = [asked.json for asked in self.chat.asked]
+        sent = {
+            "chat": Counter((body["event"]["sequence"], body["on"]) for body in bodies),
+            "mail": Counter(told_by(mail) for mail in self.mail.mails),
+        }
+        for target, found in sent.items():
+            recorded = [(one.of, one.on) for one in played.found(Notified) if one.target == target]
+            assert len(recorded) == len({*recorded})
+            assert {*recorded} <= {*found}
+            assert found.total() - len(recorded) <= deaths, (target, found, recorded)
+        assert {*on} <= {what for _, what in sent["chat"]}
+
+
+def told_by(mail: Any) -> tuple[int, str]:
+    """Sequence and subject of a mail."""
+    _, of, on = str(mail["Message-ID"]).partition("@")[0].split(".")
+    return int(of), on
 
 
 def _world() -> World:
@@ -155,62 +274,52 @@ def _world() -> World:
     return world
 
 
-def _surround(server: Server, monkeypatch: pytest.MonkeyPatch, nth: int, when: str) -> Killing:
-    at = Alertmanager(url=server.url, matchers=(BY_NODE, OF_CLUSTER), at_most=4 * 3600.0)
-    monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (Around(alertmanager=at), _told("")))
-    monkeypatch.setattr(beside, "Silences", AtOnce)
-    killing = Killing(silence.call, nth, when)
-    monkeypatch.setattr(silence, "call", killing)
-    return killing
-
-
 def _end_all(server: Server) -> None:
     for one in server.live():
-        urllib3.request("DELETE", f"{server.url}/api/v2/silence/{one['id']}")
+        server.end(one["id"])
 
 
 def _leases(server: Server, played: Played) -> None:
     """None lives longer than its lease, and none is there twice."""
-    live, now = server.live(), played.world.agenda.now
-    keys = [(one["comment"], json.dumps(one["matchers"])) for one in live]
-    assert len(keys) == len(set(keys)), keys
-    assert all(_seconds(one, "endsAt") <= now + LEASE_SECONDS + 1 for one in live)
+    limit = played.world.agenda.now + LEASE_SECONDS + 1
+    assert all(ends(one) <= limit for one in server.live())
+    assert_none_is_there_twice(one for one in server.silences() if begins(one) >= played.began - 0.01)
 
 
-def test_a_simulated_run_silences_each_wave(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    _end_all(server)
-    killing = _surround(server, monkeypatch, 0, "")
+@pytest.fixture
+def surroundings(server: Server) -> Iterator[Surroundings]:
+    with ScriptedServer() as chat, MailServer() as mail:
+        chat.on("/hook", reply({}))
+        yield Surroundings(server, chat, mail)
+
+
+def test_a_simulated_run_silences_each_wave(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killing = Killing(0, "")
+    surroundings.surround(monkeypatch, killing)
     played = Scene(name="whole", of=_world, lives={}).play()
-    run = played.simulation.journal.run
-    made = [event for event in played.events if event.event == "silence_created"]
-    assert len(made) == 6, "two for each of three waves"
+    run, server = played.simulation.journal.run, surroundings.server
+    assert len(played.found(SilenceCreated)) == 6, "two for each of three waves"
     assert max(one["comment"] for one in server.live()) == f"orchestrate {run} wave 3"
-    assert len(killing.calls) <= 24
+    assert len([call for call in killing.calls if call not in ("chat", "mail")]) <= 24
     _leases(server, played)
-    ended = [event for event in played.events if event.event == "silence_ended"]
-    assert {event.why for event in ended} == {"the wave has recovered"}
+    assert {event.why for event in played.found(SilenceEnded)} == {"the wave has recovered"}
+    surroundings.assert_told(played, 0, "started", "done")
 
 
-@pytest.mark.parametrize("when", ["before", "during"])
-def test_a_kill_at_any_request_makes_none_twice(
-    server: Server, monkeypatch: pytest.MonkeyPatch, when: str, subtests: pytest.Subtests
+@pytest.mark.parametrize("when", ["before", "during", "after"])
+def test_a_kill_at_any_call_doubles_nothing(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch, when: str, subtests: pytest.Subtests
 ) -> None:
     with monkeypatch.context() as patched:
-        calls = len(_surround_and_count(server, patched))
-    for nth in range(1, calls + 1):
-        with subtests.test(nth=nth), monkeypatch.context() as patched:
-            _end_all(server)
-            _surround(server, patched, nth, when)
-            never = "a point that is never passed: the request kills it"
-            scene = Scene(name=f"request {nth}", of=_world, killed=never, then=[resume(ends=None)])
-            _leases(server, scene.play())
-
-
-def _surround_and_count(server: Server, patched: pytest.MonkeyPatch) -> list[str]:
-    _end_all(server)
-    killing = _surround(server, patched, 0, "")
-    Scene(name="counted", of=_world, lives={}).play()
-    return killing.calls
+        played, killing, early = surroundings.story(patched)
+    surroundings.assert_told(played, 0, *TOLD)
+    assert {*killing.calls} == {"create", "renew", "list", "GET silence", "DELETE silence", "chat", "mail"}
+    for nth in range(1, len(killing.calls) + 1):
+        with subtests.test(nth=nth, kind=killing.calls[nth - 1]), monkeypatch.context() as patched:
+            played, _, _ = surroundings.story(patched, nth, when, early)
+            surroundings.assert_told(played, 1, *TOLD)
 
 
 # Real nodes -----------------------------------------------------------------------------------------
@@ -293,7 +402,7 @@ def test_a_killed_run_pages_within_its_lease_and_resume_takes_it(
         run.wait_for(lambda line: line.get("node") == "es1" and line.get("to") == "stopped")
     left, at = {one["id"]: one for one in server.live()}, time.time()
     assert len(left) == 2
-    assert all(_seconds(one, "endsAt") <= at + LEASE_SECONDS for one in left.values())
+    assert all(ends(one) <= at + LEASE_SECONDS for one in left.values())
     code, lines = orchestrate(described, tmp_path, "resume")
     assert code == 0, lines[-1]
     assert_restarted_once(lab, before, nodes=("es1",))
@@ -305,13 +414,10 @@ def test_a_killed_run_pages_within_its_lease_and_resume_takes_it(
 
 def _told_apart(text: str, lines: list[dict[str, Any]]) -> None:
     """The metrics are those of the run's events."""
-    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    values = {name.removeprefix("orchestrate_"): float(value) for name, value in found.items()}
-    name = lines[-1]["cluster"]
+    values = values_of(text)
     recovered, (end,) = events(lines, "node_recovered"), events(lines, "run_finished")
-    assert values[f'run_outcome{{cluster="{name}",outcome="done"}}'] == 1
-    assert values[f'run_nodes{{cluster="{name}",phase="recovered"}}'] == len(recovered) == 2
-    assert values[f'run_seconds{{cluster="{name}"}}'] == pytest.approx(end["seconds"])
+    assert values["run_outcome{done}"] == 1
+    assert values["run_nodes{recovered}"] == len(recovered) == 2
+    assert values["run_seconds"] == pytest.approx(end["seconds"])
     for how in ("reused", "copied"):
-        total = sum(one[f"bytes_{how}"] or 0 for one in recovered)
-        assert values[f'run_bytes{{cluster="{name}",how="{how}"}}'] == total
+        assert values[f"run_bytes{{{how}}}"] == sum(one[f"bytes_{how}"] or 0 for one in recovered)
