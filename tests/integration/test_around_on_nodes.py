@@ -1,0 +1,280 @@
+"""What surrounds runs of six real nodes: messages, silences and metrics, with the real servers that get them.
+
+A lease lasts seconds here instead of 15 minutes. Figures are printed as each test ends.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pytest
+
+from tests.cli.console import Console
+from tests.cli.serving import serving
+from tests.fakes.scripted_http import ScriptedServer, reply
+from tests.fakes.smtp import MailServer
+from tests.integration.alerting import (
+    Alertmanager,
+    Exporter,
+    Prometheus,
+    assert_none_is_there_twice,
+    ends,
+    key_of,
+    moment,
+    values_of,
+)
+from tests.integration.killing import QUICKEST, Truth, assert_restarted_once, prepare
+from tests.integration.restarting import Begun, Extended, events, orchestrate
+from tests.integration.zoning import SIX_IN_THREE
+
+if TYPE_CHECKING:
+    from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.nodes import LabCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.part(name="around"), pytest.mark.timeout(3600)]
+
+LEASE: Final = 20.0
+SILENCES: Final = {
+    "LEASE_SECONDS": LEASE,
+    "RENEWED_BEFORE": 17.0,
+    "AFTER_RECOVERY": 6.0,
+    "AGAIN_SECONDS": 1.0,
+}
+"""Renewed every 3 s: a zone is down for longer."""
+SETS: Final = ({"alertname": "NodeDown", "node": "{node}"}, {"alertname": "ClusterYellow"})
+STORY: Final = ("started", "held", "cleared", "done")
+STORED: Final = ("run_seconds", "run_held_seconds", "run_waves_planned")
+DONE: Final = 'orchestrate_run_outcome{outcome="done"} == 1'
+FIRED: Final = 'count_over_time(ALERTS{alertname="NodeDown",alertstate="firing"}[10m])'
+BOOK: Final[Mapping[str, Any]] = {"strategy": "zone", "deadlines": {"hold": "1m", "gate": "5m"}}
+Sent = tuple[str, str, str]
+"""Run, sequence of the event and subject of a message."""
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Shows figures although output is captured."""
+
+    def shown(text: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{text}\n")
+
+    return shown
+
+
+@dataclass
+class Watch:
+    """Samples the silences of an Alertmanager several times a second. Use as a context manager.
+
+    Attributes:
+        changes: of each silence, by its id: when it was first seen so, its end and its state.
+        about: wave and label values of each.
+    """
+
+    alerts: Alertmanager
+    changes: dict[str, list[tuple[float, float, str]]] = field(default_factory=lambda: defaultdict(list))
+    about: dict[str, tuple[str, str]] = field(default_factory=dict)
+    samples: int = 0
+
+    def __enter__(self) -> Self:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self._sample()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.2):
+            self._sample()
+
+    def _sample(self) -> None:
+        now, self.samples = time.time(), self.samples + 1
+        for one in self.alerts.ask("GET", "/api/v2/silences") or ():
+            found, known = (ends(one), one["status"]["state"]), self.changes[one["id"]]
+            self.about.setdefault(one["id"], key_of(one))
+            if not known or known[-1][1:] != found:
+                known.append((now, *found))
+
+    def table(self, start: float) -> str:
+        """A row for each silence; seconds since the start of the run."""
+        rows = [f"{'wave':32} {'alerts':34} created renewed          ended  lease at most"]
+        for name, known in sorted(self.changes.items(), key=lambda item: item[1][0][0]):
+            live = [(at, end) for at, end, state in known if state == "active"]
+            over = next((at for at, _, state in known if state == "expired"), None)
+            renewed = ", ".join(f"{at - start:.0f}" for at, _ in live[1:])
+            longest = max((end - at for at, end in live), default=0.0)
+            comment, values = self.about[name]
+            said = "-" if over is None else f"{over - start:.0f}"
+            rows.append(
+                f"{comment:32} {values:34} {known[0][0] - start:7.0f} {renewed:16} {said:>5}  {longest:.1f} s"
+            )
+        return "\n".join(rows)
+
+
+def surroundings(hook: str, mail_port: int, alertmanager: str) -> dict[str, Any]:
+    """Keys of a cluster file: all messages by a webhook, some by mail, and silences."""
+    mail = f"smtp://127.0.0.1:{mail_port}/?from=orch@localhost&to=ops@localhost"
+    return {
+        "silence": {"alertmanager": {"url": alertmanager, "matchers": SETS}},
+        "notify": [
+            {"url": hook, "after": "2s", "name": "chat"},
+            {"url": mail, "after": "2s", "name": "mail", "on": STORY},
+        ],
+    }
+
+
+def received(chat: ScriptedServer, mail: MailServer) -> dict[str, list[Sent]]:
+    """What has arrived, by target."""
+    ids = [str(one["Message-ID"]).strip("<>").partition("@")[0].split(".") for one in [*mail.mails]]
+    bodies = [one.json for one in [*chat.asked]]
+    return {
+        "chat": [(one["run"], str(one["event"]["sequence"]), one["on"]) for one in bodies],
+        "mail": [(run, of, on) for run, of, on in ids],
+    }
+
+
+def six(process_cluster: ProcessCluster) -> tuple[LabCluster, Truth]:
+    """Six nodes in three zones, with data and settings of an operator."""
+    lab = process_cluster(QUICKEST, nodes=SIX_IN_THREE)
+    return lab, prepare(lab)
+
+
+def capacity(value: float) -> str:
+    """The gauge for which `Low` fires below 500."""
+    return f"lab_capacity {value}\n"
+
+
+def exporter_of(lab: LabCluster) -> Exporter:
+    """Shows that gauge, and for each node whether it listens."""
+
+    def ups() -> str:
+        return "".join(f'lab_node_up{{node="{name}"}} {up(port.http)}\n' for name, port in lab.ports.items())
+
+    def up(port: int) -> int:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return 1
+        return 0
+
+    return Exporter(capacity(1000.0), ups)
+
+
+def prometheus_of(folder: Path, exporter: Exporter, alerts: Alertmanager, **more: str) -> Prometheus:
+    """Has an alert of the capacity, and one of each node; scrapes these addresses too."""
+    wanted = {"Low": "lab_capacity < 500", "NodeDown": "lab_node_up == 0"}
+    own = [{"alert": name, "expr": expr, "labels": {"cluster": "lab"}} for name, expr in wanted.items()]
+    rules = folder / "rules.yml"
+    rules.write_text(json.dumps({"groups": [{"name": "lab", "rules": own}]}), encoding="utf-8")
+    scraped = {"lab": exporter.address, **more}
+    return Prometheus(folder=folder / "prometheus", scraped=scraped, rules=rules, alerts=alerts)
+
+
+def test_a_night_with_a_hold(
+    process_cluster: ProcessCluster, tmp_path: Path, show: Callable[[str], None]
+) -> None:
+    """While zones are down, alerts of their nodes fire in Prometheus. Only the other alert pages."""
+    lab, before = six(process_cluster)
+    console = Console(home=tmp_path, folder=tmp_path)
+    with (
+        ScriptedServer() as pager,
+        ScriptedServer() as chat,
+        MailServer() as mail,
+        closing(exporter_of(lab)) as exporter,
+        Alertmanager(folder=tmp_path / "alertmanager", pages=f"{pager.url}/page") as alerts,
+        Watch(alerts) as watch,
+    ):
+        pager.on("/page", reply({}))
+        chat.on("/hook", reply({}))
+        textfile = tmp_path / "orchestrate.prom"
+        keys = surroundings(f"{chat.url}/hook", mail.port, alerts.url)
+        described = Extended(lab, {**keys, "metrics": {"textfile": str(textfile)}})
+        gate = {"alertmanager": {"url": alerts.url, "matchers": ["alertname=Low"], "timeout": "3s"}}
+        begun = Begun(described, tmp_path, "restart", playbook={**BOOK, "gates": [gate]}, silences=SILENCES)
+        with begun as run:
+            start = time.time()
+            run.wait_for(lambda line: line.get("to") == "stopped")
+            with (
+                serving(console) as served,
+                prometheus_of(tmp_path, exporter, alerts, serve=served.at.split("/")[2]) as prometheus,
+            ):
+                exporter.text = capacity(20.0)
+                run.wait_for(lambda line: line["event"] == "gate_closed")
+                closed = time.time()
+                alerts.wait(lambda: alerts.live() == [])
+                released = time.time()
+                alerts.wait(lambda: len(mail.mails) == 2)
+                assert alerts.live() == [], "while the run is held, nothing is silenced"
+                assert values_of(served.get("metrics").text)["run_holds"] == 1
+                exporter.text = capacity(1000.0)
+                code, lines = run.end()
+                shown = served.get("metrics").text
+                prometheus.wait(lambda: bool(prometheus.query(DONE)))
+                found = {name: prometheus.query(f"orchestrate_{name}") for name in STORED}
+                assert prometheus.query(FIRED), "while nodes were down, their alerts fired"
+        alerts.wait(lambda: alerts.live() == [])
+        made = alerts.silences()
+    assert code == 0, lines[-1]
+    assert_restarted_once(lab, before)
+    assert_messages_in_order(lines, chat, mail)
+    rung = {alert["labels"]["alertname"] for asked in pager.asked for alert in asked.json["alerts"]}
+    assert rung == {"Low"}, "those of the nodes were silenced"
+    assert_none_is_there_twice(made)
+    assert len(made) == 2 * len(events(lines, "wave_started"))
+    assert all(end - at <= LEASE + 1 for known in watch.changes.values() for at, end, _ in known)
+    for name in ("silence_created", "silence_renewed", "silence_ended"):
+        assert {one["silence"] for one in events(lines, name)} == {one["id"] for one in made}, name
+    past, report = (
+        events(orchestrate(lab, tmp_path, command)[1], name)[0]
+        for command, name in (("history", "past_run"), ("report", "report"))
+    )
+    stored = {name: float(samples[0]["value"][1]) for name, samples in found.items()}
+    for source in (textfile.read_text(), shown):
+        assert_metrics_are_those_of_history(values_of(source), past, lines)
+        assert {name: values_of(source)[name] for name in STORED} == stored
+    (tmp_path / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    show(
+        f"{watch.table(start)}\n{watch.samples} samples; held from {closed - start:.0f} s, all released at"
+        f" {released - start:.0f} s; the run took {past['seconds']:.1f} s; pages: {', '.join(rung)};"
+        f" report: {', '.join(map(str, tmp_path.glob('reports/*')))}\n{shown}"
+    )
+
+
+def assert_messages_in_order(lines: list[dict[str, Any]], chat: ScriptedServer, mail: MailServer) -> None:
+    """All of them, at both receivers; the mails are one thread."""
+    assert [asked.json["on"] for asked in chat.asked] == ["started", "gate_closed", "cleared", "done"]
+    assert [on for _, _, on in received(chat, mail)["mail"]] == [*STORY]
+    assert len({(one["Subject"], one["References"], one["In-Reply-To"]) for one in mail.mails}) == 1
+    assert len(events(lines, "notified")) == 8
+    assert events(lines, "not_notified") == []
+
+
+def assert_metrics_are_those_of_history(
+    found: Mapping[str, float], past: Mapping[str, Any], lines: list[dict[str, Any]]
+) -> None:
+    """And those of the run's own events."""
+    assert past["outcome"] == "done"
+    assert found["run_outcome{done}"] == 1
+    assert found["run_nodes{recovered}"] == past["nodes_restarted"] == 6
+    assert found["run_seconds"] == pytest.approx(past["seconds"], abs=0.001)
+    assert found["run_start_timestamp_seconds"] == pytest.approx(moment(past["started"]), abs=0.001)
+    (closed,), (opened,) = events(lines, "gate_closed"), events(lines, "gate_opened")
+    assert found["run_held_seconds"] >= moment(opened["ts"]) - moment(closed["ts"]) - 0.002
+    for how in ("reused", "copied"):
+        recovered = events(lines, "node_recovered")
+        assert found[f"run_bytes{{{how}}}"] == sum(one[f"bytes_{how}"] or 0 for one in recovered)
