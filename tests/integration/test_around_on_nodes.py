@@ -6,7 +6,10 @@ A lease lasts seconds here instead of 15 minutes. Figures are printed as each te
 from __future__ import annotations
 
 import json
+import os
+import random
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -20,9 +23,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
+from orchestrator.model.around_event import Notified
+from orchestrator.model.event import Event
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
 from tests.cli.serving import serving
-from tests.fakes.scripted_http import ScriptedServer, reply
+from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, reply
 from tests.fakes.smtp import MailServer
 from tests.integration.alerting import (
     Alertmanager,
@@ -34,7 +41,7 @@ from tests.integration.alerting import (
     moment,
     values_of,
 )
-from tests.integration.killing import QUICKEST, Truth, assert_restarted_once, prepare
+from tests.integration.killing import QUICKEST, Truth, assert_restarted_once, prepare, truth
 from tests.integration.restarting import Begun, Extended, events, orchestrate
 from tests.integration.zoning import SIX_IN_THREE
 
@@ -278,3 +285,83 @@ def assert_metrics_are_those_of_history(
     for how in ("reused", "copied"):
         recovered = events(lines, "node_recovered")
         assert found[f"run_bytes{{{how}}}"] == sum(one[f"bytes_{how}"] or 0 for one in recovered)
+
+
+# Killed at random -----------------------------------------------------------------------------------
+
+KILLS: Final = 10
+SEED: Final = os.environ.get("ORCHESTRATE_SEED", "around")
+SLOW_SECONDS: Final = 3.0
+"""A webhook answers so late, so that some deaths fall between a message and its record."""
+
+
+def late(asked: Asked, wire: Wire) -> None:
+    """A good answer that takes its time."""
+    time.sleep(SLOW_SECONDS)
+    reply({})(asked, wire)
+
+
+def newest(folder: Path) -> tuple[str, bool, list[Event]]:
+    """The newest run, whether it has ended, and its journal."""
+    if (folder / "state.db").exists():
+        with closing(open_store(f"sqlite:///{folder}/state.db", {}, access=Access.READ)) as store:
+            for one in store.runs(limit=1):
+                events = [record.event for record in store.replay(one.run)]
+                return one.run, one.outcome is not None, events
+    return "", True, []
+
+
+def test_killed_at_random_a_run_is_resumed_ten_times(
+    process_cluster: ProcessCluster, tmp_path: Path, show: Callable[[str], None]
+) -> None:
+    """It is resumed at once, or when its last lease is over."""
+    chance, kills, taken, rows = random.Random(SEED), 0, 0, list[str]()  # noqa: S311  (no secret)
+    lab, before = six(process_cluster)
+    with (
+        ScriptedServer() as chat,
+        MailServer() as mail,
+        Alertmanager(folder=tmp_path / "alertmanager") as alerts,
+        Watch(alerts) as watch,
+    ):
+        start = time.time()
+        chat.on("/hook", late)
+        described = Extended(lab, surroundings(f"{chat.url}/hook", mail.port, alerts.url))
+        name, over, past = newest(tmp_path)
+        while kills < KILLS or not over:
+            known, left = received(chat, mail), {one["id"]: one for one in alerts.live()}
+            delay = chance.uniform(2.0, 45.0) if kills < KILLS else 900.0
+            command, killed = "restart" if over else "resume", True
+            begun = Begun(described, tmp_path, command, playbook=BOOK, silences=SILENCES)
+            with begun as run, suppress(subprocess.TimeoutExpired):
+                code, lines = run.end(delay)
+                assert code == 0, lines[-1]
+                killed = False
+            died, live = time.time(), alerts.live()
+            assert all(ends(one) <= died + LEASE + 1 for one in live)
+            found = [one for one in live if one["id"] in left and ends(one) > ends(left[one["id"]])]
+            sure = {(one.target, name, str(one.of), one.on) for one in past if isinstance(one, Notified)}
+            twice = {}
+            for target, messages in received(chat, mail).items():
+                new = messages[len(known[target]) :]
+                twice[target] = len(new) - len({*new} - {*known[target]})
+                assert twice[target] <= 1, (target, new, known)
+                assert not sure & {(target, *one) for one in new}, (target, new, sure)
+            was, (name, over, past) = (name, over), newest(tmp_path)
+            taken += len(found)
+            said = f"{len(found)} of {len(left)} silences found again, sent twice: {twice}"
+            if over and was != (name, over):
+                assert_restarted_once(lab, before)
+                before = truth(lab)
+            if not killed:
+                rows.append(f"{command} ended; {said}")
+                continue
+            kills, pause = kills + 1, chance.choice((0.0, LEASE + 1.0))
+            at = f"after {delay:.1f} s, at {past[-1].event if past else 'nothing'}"
+            rows.append(f"{command} killed {at}; {said}; {len(live)} left, pause {pause:.0f} s")
+            if pause:
+                time.sleep(pause)
+                assert alerts.live() == [], "none lives longer than its lease"
+        made = alerts.silences()
+    show("\n".join((f"seed {SEED}", *rows, watch.table(start))))
+    assert_none_is_there_twice(made)
+    assert taken
