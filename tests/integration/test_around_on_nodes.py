@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -451,3 +452,99 @@ def test_receivers_that_are_bad_change_no_times(
             assert "/elsewhere" not in web.paths()
     run("none", {})
     show("\n".join(rows))
+
+
+# Ordinary mishaps -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Night:
+    """A run whose nodes stay down until their test is through with them.
+
+    Attributes:
+        folder: has a file for each node that may be started.
+    """
+
+    folder: Path
+    alerts: Alertmanager
+    pager: ScriptedServer
+
+    @property
+    def book(self) -> dict[str, Any]:
+        """Its playbook."""
+        wait = f"until [ -e {self.folder}/{{node}} ]; do sleep 0.1; done"
+        return {**BOOK, "hooks": {"while_stopped": [{"run": wait, "local": True}]}}
+
+    def down(self, run: Begun, number: int) -> set[str]:
+        """The nodes of a wave, once alerts fire for all of them."""
+        begun = run.wait_for(
+            lambda line: line["event"] == "wave_started" and line["wave"]["number"] == number
+        )
+        nodes = set(begun["wave"]["nodes"])
+        self.alerts.await_alerts(*["NodeDown" for _ in nodes])
+        return nodes
+
+    def start(self, nodes: set[str]) -> None:
+        """Let them be started."""
+        for node in nodes:
+            (self.folder / node).touch()
+
+    def paged(self) -> set[str]:
+        """The nodes for which the pager has rung."""
+        found = [alert["labels"] for asked in [*self.pager.asked] for alert in asked.json["alerts"]]
+        return {labels["node"] for labels in found if labels["alertname"] == "NodeDown"}
+
+    def renewed(self) -> None:
+        """Return when all silences end later than now."""
+        now = {one["id"]: ends(one) for one in self.alerts.live()}
+        self.alerts.wait(lambda: all(ends(one) > now[one["id"]] for one in self.alerts.live()))
+
+
+def test_a_night_with_mishaps_of_silences(
+    process_cluster: ProcessCluster, tmp_path: Path, show: Callable[[str], None]
+) -> None:
+    """Alertmanager is restarted; the program is suspended; a person ends a silence; it is killed."""
+    lab, before = six(process_cluster)
+    with (
+        ScriptedServer() as pager,
+        closing(exporter_of(lab)) as exporter,
+        Alertmanager(folder=tmp_path / "alertmanager", pages=f"{pager.url}/page") as alerts,
+        prometheus_of(tmp_path, exporter, alerts),
+        Watch(alerts) as watch,
+    ):
+        pager.on("/page", reply({}))
+        described = Extended(lab, {"silence": {"alertmanager": {"url": alerts.url, "matchers": SETS}}})
+        night, start = Night(folder=tmp_path, alerts=alerts, pager=pager), time.time()
+        with Begun(described, tmp_path, "restart", playbook=night.book, silences=SILENCES) as run:
+            first = night.down(run, 1)
+            alerts.stop(gently=True)
+            alerts.start()
+            night.renewed()
+            assert night.paged() == set()
+            night.start(first)
+
+            second = night.down(run, 2)
+            run.signal(signal.SIGSTOP)
+            alerts.wait(lambda: alerts.live() == [])
+            alerts.wait(lambda: night.paged() == second)
+            run.signal(signal.SIGCONT)
+            alerts.wait(lambda: len(alerts.live()) == 2)
+            night.start(second)
+
+            third = night.down(run, 3)
+            own = {key_of(one): one["id"] for one in alerts.live() if one["comment"].endswith("wave 3")}
+            alerts.end(own[max(own)])  # that of the nodes
+            alerts.wait(lambda: night.paged() == second | third)
+            night.renewed()
+        with Begun(described, tmp_path, "resume", playbook=night.book, silences=SILENCES) as run:
+            night.renewed()
+            night.start(third)
+            code, lines = run.end()
+        alerts.wait(lambda: alerts.live() == [])
+        made = alerts.silences()
+    show(watch.table(start))
+    assert code == 0, lines[-1]
+    assert_restarted_once(lab, before)
+    assert_none_is_there_twice(made)
+    waves = Counter(int(one["comment"].rpartition(" ")[2]) for one in made)
+    assert waves == {1: 2, 2: 4, 3: 2}, "others after the suspension, and none for that which a person ended"
