@@ -20,6 +20,7 @@ from orchestrator.around.ways import MISSING, RunContext, require_usable, runs, 
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Around, On, RunHook, Target
 from orchestrator.config.secrets import SecretReference, SecretResolver, parse_reference
+from orchestrator.config.yaml import Place
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.redact import Redactor
 from orchestrator.runs.file_hosts import run_with_input
@@ -193,8 +194,10 @@ def test_no_reason_holds_a_secret(url: str) -> None:
     assert SECRET not in str(error)
 
 
-def test_a_secret_that_is_missing_names_its_reference() -> None:
-    assert "env:URL" in str(why(parse_reference("env:URL")))
+def test_a_secret_that_is_missing_names_its_place() -> None:
+    at = Place(file="prod.yml", line=5, key="notify[0].url")
+    said = "prod.yml:5: notify[0].url: secret env:URL: the environment variable URL is not set"
+    assert str(why(parse_reference("env:URL", at))) == said
 
 
 # Mail -----------------------------------------------------------------------------------------------
