@@ -53,6 +53,24 @@ def test_validate_asks_alertmanager(console: Console, status: int, says: str) ->
     assert re.search(rf"{says} +silence +alertmanager", said.out), said.out
 
 
+def test_validate_looks_where_metrics_go(console: Console, subtests: pytest.Subtests) -> None:
+    (console.folder / "taken.prom").mkdir()
+    for file, code, says in [
+        ("lab.prom", 0, r"ok +metrics +textfile +\S+/lab\.prom can be written"),
+        (
+            "gone/lab.prom",
+            3,
+            r"BAD +metrics +textfile +there is no folder \S+/gone; a run would not",
+        ),
+        ("taken.prom", 3, r"BAD +metrics +textfile +\S+/taken\.prom is a folder"),
+    ]:
+        with subtests.test(file=file), SmallCluster() as cluster:
+            metrics = {"textfile": str(console.folder / file)}
+            said = console.run("validate", "--cluster", cluster.write_file(console.folder, metrics=metrics))
+            assert re.search(says, said.out), said.out
+            assert said.code == code
+
+
 def test_there_has_to_be_something_to_send(console: Console) -> None:
     said = run(console, "notify test", notify=[])
     assert said.code == 2

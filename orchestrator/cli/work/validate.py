@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -103,7 +104,7 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         checks = _checks(
             ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accepted=accepted
         )
-        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _servers(around, ports))
+        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _surroundings(around, ports))
         return int(_report(every, context, before="a restart"))
     finally:
         ports.close()
@@ -418,8 +419,26 @@ def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
             yield Check(subject="gate", point=name, good=True, message=f"{how}: {view.evidence}")
 
 
-def _servers(around: Around, ports: FilePorts) -> Iterator[Check]:
-    """Ask the servers in which a run silences alerts and makes annotations."""
+def _metrics(path: Path) -> Check:
+    """Whether a run could write its metrics: the file is replaced, so its folder counts."""
+    folder = path.parent
+    if not folder.is_dir():
+        why = f"there is no folder {folder}"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        why = f"this account may not write the folder {folder}"
+    elif path.is_dir():
+        why = f"{path} is a folder"
+    else:
+        return Check(subject="metrics", point="textfile", good=True, message=f"{path} can be written")
+    return Check(
+        subject="metrics", point="textfile", good=False, message=f"{why}; a run would not write metrics"
+    )
+
+
+def _surroundings(around: Around, ports: FilePorts) -> Iterator[Check]:
+    """Ask the servers in which a run silences alerts and makes annotations; look where it writes metrics."""
+    if around.textfile is not None:
+        yield _metrics(around.textfile)
     context, at, grafana = ports.run_context, around.alertmanager, around.grafana
 
     def check(subject: str, point: str, name: str, ask: Callable[[], object], lost: str) -> Check:
