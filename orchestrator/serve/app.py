@@ -148,7 +148,7 @@ def application(board: Board, *, hosts: Collection[str], token: str | None = Non
     def route(path: str, endpoint: Any) -> Route:
         return Route(path, endpoint, methods=["GET"])
 
-    return Starlette(
+    served = Starlette(
         routes=[
             route("/", page),
             route("/events", events),
@@ -167,6 +167,9 @@ def application(board: Board, *, hosts: Collection[str], token: str | None = Non
         ],
         lifespan=reading,
     )
+    # Its redirects are absolute: behind a proxy they lose the path prefix and TLS.
+    served.router.redirect_slashes = False
+    return served
 
 
 def _run_of(request: Request) -> str | None:

@@ -140,6 +140,11 @@ def test_no_page_of_another_origin_may_read(server: Served) -> None:
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
 
 
+def test_no_address_is_redirected(server: Served) -> None:
+    """A redirect names a scheme, a host and a path, which a proxy with TLS and a prefix does not have."""
+    assert server.get(f"runs/{RUN}/").code == 404
+
+
 def test_a_further_name_is_allowed(ended: Console) -> None:
     with serving(ended, "--host", "runs.example") as server:
         assert server.get(Host="runs.example").code == 200
