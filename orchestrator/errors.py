@@ -36,6 +36,14 @@ class ExitCode(IntEnum):
     PAUSED = 9
 
 
+def how_to_add(extra: str) -> str:
+    """What to do if the packages of an extra are missing.
+
+    It names the checkout: an index of packages may have another project of the name `orchestrator`.
+    """
+    return f"install orchestrate again with it: `pipx install --force '.[{extra}]'` in its checkout"
+
+
 class OrchestratorError(Exception):
     r"""The root: a message says what, where and what to do.
 

@@ -27,7 +27,7 @@ from orchestrator.around.web import ANSWER_BYTES, NotSent, ask, tls_of
 from orchestrator.bounded_http import basic
 from orchestrator.config.around import MAIL, WEB, Around, RunHook, Target, check_target, scheme_of
 from orchestrator.config.secrets import SecretReference
-from orchestrator.errors import ConfigError, UsageError
+from orchestrator.errors import ConfigError, UsageError, how_to_add
 from orchestrator.redact import cleaned
 from orchestrator.untrusted import one_line
 
@@ -35,8 +35,8 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _SUBMISSION: Final = {"smtp": 587, "smtps": 465}
 
 MISSING: Final = (
-    "its scheme is sent by Apprise, which is not installed: `pip install 'orchestrator[notify]'`, or use"
-    " https:// or smtps://"
+    "its scheme is sent by Apprise, in the extra `notify`, which is not installed: use https:// or smtps://,"
+    f" or {how_to_add('notify')}"
 )
 
 RunCommand = Callable[[str, str, float], str | None]

@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 
 from orchestrator import variables
 from orchestrator.config.yaml import Place
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, how_to_add
 
 MAX_SECRET_BYTES: Final = 64 * 1024
 """Longer than any key or token; a larger file is the wrong one."""
@@ -287,7 +287,7 @@ class SecretResolver:
         try:
             value = self.keyring(service, user)
         except ModuleNotFoundError:
-            raise _fail(reference, "needs the `keyring` extra: install orchestrator[keyring]") from None
+            raise _fail(reference, f"needs the extra `keyring`: {how_to_add('keyring')}") from None
         except Exception as error:  # noqa: BLE001  (a locked key ring, and each backend, has errors of its own)
             raise _fail(reference, f"the key ring cannot be opened ({type(error).__name__})") from None
         if value is None:

@@ -82,7 +82,7 @@ def test_there_has_to_be_something_to_send(console: Console) -> None:
     ("url", "says"),
     [
         (None, "secret env:CHAT: the environment variable CHAT is not set"),
-        (f"slack://{SECRET}", "pip install 'orchestrator[notify]'"),
+        (f"slack://{SECRET}", "pipx install --force '.[notify]'"),
         (SECRET, "notify env:CHAT: must be a URL"),
     ],
 )

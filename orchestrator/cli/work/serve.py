@@ -15,7 +15,7 @@ from orchestrator.cli.options import Output
 from orchestrator.cli.work.report import redactor
 from orchestrator.config.secrets import SecretResolver, parse_reference
 from orchestrator.engine.fold import replay
-from orchestrator.errors import ExitCode, JournalError, OrchestratorError, UsageError
+from orchestrator.errors import ExitCode, JournalError, OrchestratorError, UsageError, how_to_add
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor, cleaned
@@ -51,8 +51,8 @@ def serve_pages(
     try:
         from orchestrator.serve import app, server  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError as error:
-        missing = f"`serve` needs the package {error.name}"
-        raise UsageError(f"{missing}: pip install 'orchestrator[serve]'") from None
+        missing = f"`serve` needs the package {error.name}, in the extra `serve`"
+        raise UsageError(f"{missing}: {how_to_add('serve')}") from None
     context = context_of(Output.TEXT)
     address = server.Address(listen)
     secret = None if token is None else _token(token, context)

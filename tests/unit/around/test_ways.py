@@ -365,7 +365,7 @@ def test_an_installation_without_apprise_says_what_to_do(monkeypatch: pytest.Mon
     with pytest.raises(UsageError) as caught:
         require_usable(around, run_context(URL=f"slack://{SECRET}"))
     assert str(caught.value) == f"notify chat: {MISSING}"
-    assert "pip install 'orchestrator[notify]'" in MISSING
+    assert "pipx install --force '.[notify]'" in MISSING
     require_usable(around, run_context(URL="https://chat.example.org/hook"))
 
 

@@ -18,7 +18,7 @@ from orchestrator.config.secrets import (
     run_command,
 )
 from orchestrator.config.yaml import Place
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, how_to_add
 
 PLACE = Place(file="prod.yml", line=5, key="auth.api_key")
 
@@ -120,7 +120,7 @@ def test_what_is_wrong_with_a_secret_is_said_and_not_shown(subtests: pytest.Subt
             "the command ended with exit code 3; run it by hand to see why",
         ),
         (hanging, "command:pass show es", "the command did not end within 30 s"),
-        (without, "keyring:es/op", "needs the `keyring` extra: install orchestrator[keyring]"),
+        (without, "keyring:es/op", f"needs the extra `keyring`: {how_to_add('keyring')}"),
     ]:
         with subtests.test(reference=reference):
             assert _failure(resolver, reference) == said
