@@ -26,7 +26,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import Sentences, waiting_object
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.text import counted, duration, listed, stamp
+from orchestrator.view.text import counted, duration, stamp
 
 
 def surrounded(
@@ -141,9 +141,9 @@ class Surrounded:
         """The run has ended. What was not delivered is named once more."""
         self._reporter.finished(state, outcome)
         if self._lost:
-            names = listed(dict.fromkeys(lost.target for lost in self._lost))
-            why = self._lost[-1].why
-            self._warn(f"{counted(len(self._lost), 'message')} not delivered to {names}: {why}")
+            last = {lost.target: lost.why for lost in self._lost}
+            names = "; ".join(f"{target}: {why}" for target, why in last.items())
+            self._warn(f"{counted(len(self._lost), 'message')} not delivered to {names}")
 
     def news(self) -> Sequence[Event]:
         """Events about messages, for the journal."""
@@ -161,7 +161,8 @@ class Surrounded:
         said = ""
         if state.outcome is not None:
             end = summary(state, state.outcome, self._events, self._clock.now())
-            said = "\n".join(summary_lines(end))
+            # Templates name the cluster themselves.
+            said = "\n".join(summary_lines(end)).removeprefix(f"{end.cluster}: ")
         self._with(lambda beside: beside.end(said))
 
     def _seen(self, records: Sequence[Record]) -> list[Seen]:

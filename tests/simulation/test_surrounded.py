@@ -43,6 +43,7 @@ class AtOnce:
     """An outbox without a thread: a message is sent, then recorded, so a kill hits the same point again."""
 
     sent: list[Key] = []  # noqa: RUF012  (emptied by each test)
+    texts: list[str] = []  # noqa: RUF012  (as above)
     fails: bool = False
 
     def __init__(self, target: str, _send: object, record: Callable[[Any], None], **_more: object) -> None:
@@ -50,6 +51,7 @@ class AtOnce:
 
     def put(self, message: Message) -> None:
         self.sent.append((message.on, message.of))
+        self.texts.append(message.text)
         about = {"target": self._target, "on": str(message.on), "of": message.of}
         if self.fails:
             self._record({"event": "not_notified", **about, "why": "it says no"})
@@ -65,7 +67,7 @@ class AtOnce:
 
 @pytest.fixture
 def surrounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    AtOnce.sent, AtOnce.fails = [], False
+    AtOnce.sent, AtOnce.texts, AtOnce.fails = [], [], False
     monkeypatch.setattr(beside, "Outbox", AtOnce)
     told = RunContext(
         resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
@@ -91,6 +93,7 @@ def test_a_run_says_when_it_starts_and_ends() -> None:
         ("started", "run_started"),
         ("done", "run_finished"),
     ]
+    assert AtOnce.texts[-1].startswith("done\n"), "the template names the cluster"
     assert _fates(played) == AtOnce.sent
     records = played.simulation.journal.records
     assert isinstance(records[-1].event, Notified), "that of the end comes after the end"
@@ -242,6 +245,8 @@ def test_no_server_changes_what_a_run_does(
     assert lost["annotation"].target == server.url
     (line,) = said
     assert "not delivered to " in line
+    assert f"textfile: {lost['metrics'].why}" in line, "each target has its own reason"
+    assert f"{server.url}: {lost['annotation'].why}" in line
 
 
 def _times(played: Played) -> list[tuple[float, str]]:
