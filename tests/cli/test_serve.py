@@ -176,6 +176,8 @@ def test_without_the_token_nothing_is_shown(ended: Console) -> None:
         (("--listen", "0.0.0.0:0"), "can be reached by others: add --token"),
         (("--listen", "example"), "write HOST:PORT"),
         (("--listen", "127.0.0.1:99999"), "write HOST:PORT"),
+        (("--host", "https://ops"), "write the name alone"),
+        (("--host", "ops:443"), "write the name alone"),
         (("--token", TOKEN), "a secret is never written here"),
         (("--token", "env:SHORT"), "it has 5 characters"),
         (("--token", "env:NONE"), "NONE"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ from orchestrator.view.status import status_object
 _LISTED: Final = 50
 """Runs in the list."""
 _SHORTEST_TOKEN: Final = 16
+_NAME: Final = re.compile(r"[^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]")
+"""A host without a port, as it is compared with the one of a request."""
 _STEP: Final = 5.0
 """Seconds after which the durations on the page of a run under way are counted again."""
 
@@ -58,6 +61,8 @@ def serve_pages(
     secret = None if token is None else _token(token, context)
     if secret is None and not address.is_loopback:
         raise UsageError(f"--listen {listen} can be reached by others: add --token file:PATH or env:NAME")
+    if wrong := [host for host in hosts if not _NAME.fullmatch(host)]:
+        raise UsageError(f"--host {wrong[0]}: write the name alone, without scheme, port and path")
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         where = store.where  # a state that cannot be read is an error of the command
