@@ -309,6 +309,6 @@ def _by_apprise(url: str, title: str, text: str) -> None:
     asset = apprise.AppriseAsset(http_redirects=False, async_mode=False, app_id="orchestrate")
     sender = apprise.Apprise(asset=asset)
     if not sender.add(url):
-        raise NotSent("Apprise does not know this URL: see its list of services")
+        raise NotSent("Apprise does not know this URL; a webhook begins with https://, mail with smtps://")
     if not sender.notify(body=text, title=title):
         raise NotSent("Apprise could not deliver it")

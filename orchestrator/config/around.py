@@ -99,7 +99,10 @@ def _url(value: object) -> str | SecretReference:
             raise ValueError(f"must be a URL, or a reference to one: {FORMS}") from None
     check_target(value)
     if scheme_of(value) not in (*WEB, *MAIL):
-        raise ValueError(f"a URL of this scheme holds a secret: write a reference to the whole URL: {FORMS}")
+        raise ValueError(
+            "must begin with https://, http://, smtps:// or smtp://; the URL of another service (Apprise) is"
+            f" secret as a whole, so write a reference to it: {FORMS}"
+        )
     parts = urlsplit(value)
     if parts.password is not None or SECRET_WORDS.search(parts.query):
         raise ValueError("must not hold a secret: use `password`, or write a reference to the whole URL")

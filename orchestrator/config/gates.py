@@ -59,7 +59,9 @@ def _check_url(url: str) -> str:
         raise ValueError("must not hold a user or a password; `auth` is for them, by reference")
     if parts.scheme not in {"http", "https"}:
         raise ValueError("must begin with http:// or https://")
-    if not host or port == 0 or parts.fragment or re.search(r"[\s\x00-\x20\x7f]", url):
+    if parts.fragment:
+        raise ValueError("must not have a `#`: what follows it is a page in a browser")
+    if not host or port == 0 or re.search(r"[\s\x00-\x20\x7f]", url):
         raise ValueError("must be a URL such as http://mq:15672")
     if any(SECRET_WORDS.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise ValueError("must not hold a secret; `auth` or `bearer` is for it, by reference")

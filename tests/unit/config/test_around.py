@@ -31,7 +31,8 @@ def around(cluster: str = "", book: str = "") -> Around:
         ("url: 5", "must be a URL, or a reference to one"),
         (f"url: 'https://u:{SECRET}@h/'", "must not hold a secret"),
         (f"url: 'https://h/?token={SECRET}'", "must not hold a secret"),
-        (f"url: 'slack://{SECRET}'", "write a reference to the whole URL"),
+        (f"url: 'slack://{SECRET}'", "must begin with https://, http://, smtps:// or smtp://"),
+        (f"url: 'slack://{SECRET}'", "so write a reference to it: env:NAME"),
         ("url: 'https:///x'", "must be a URL with a host"),
         ("url: 'https://h:0/'", "must be a URL with a host"),
         (f"url: 'https://h/ {SECRET}'", "must be a URL such as"),
@@ -55,12 +56,14 @@ def test_what_is_refused(entry: str, said: str) -> None:
     assert SECRET not in str(caught.value)
 
 
-ALERTS = "silence:\n  alertmanager:\n    url: 'http://a:9093/am/'\n"
+HEAD = "silence:\n  alertmanager:\n"
+ALERTS = f"{HEAD}    url: 'http://a:9093/am/'\n"
 
 
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
+        ("url: 'http://a:9093/#/alerts'\n    matchers: [{a: b}]", "must not have a `#`"),
         ("matchers: []", "must not be empty"),
         ("matchers: [{}]", "an item has no matcher"),
         ("matchers: [{a: ''}]", "would silence almost every alert"),
@@ -72,7 +75,7 @@ ALERTS = "silence:\n  alertmanager:\n    url: 'http://a:9093/am/'\n"
 )
 def test_silences_that_are_refused(keys: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        around(f"{ALERTS}    {keys}\n")
+        around(f"{HEAD if keys.startswith('url') else ALERTS}    {keys}\n")
     assert said in str(caught.value)
     assert SECRET not in str(caught.value)
 
