@@ -266,6 +266,8 @@ def _written(value: object, takes: str) -> str:
             return f"{value * 100:g}%"
         case int() if takes == "size":
             return format_byte_size(value)
+        case tuple():
+            return ", ".join(_written(one, takes) for one in value)
         case _:
             return str(value)
 

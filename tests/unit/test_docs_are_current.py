@@ -28,6 +28,10 @@ def test_a_generated_page_is_what_the_code_says_now(subtests: pytest.Subtests) -
             assert (generate.FOLDER / name).read_text() == generate.PAGES[name](), "run: make docs"
 
 
+def test_no_default_is_written_as_python_has_it() -> None:
+    assert not re.findall(r"\| `[(\[<][^`]*`", (ROOT / "docs/reference/configuration.md").read_text())
+
+
 def test_the_names_that_a_tab_completes_are_those_of_now() -> None:
     assert generate.NAMES.read_text() == generate.names(), "run: make docs"
 
