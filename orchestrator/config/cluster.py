@@ -110,6 +110,7 @@ def _known_kind(value: object) -> object:
 class ClusterSpec(Spec):
     """The cluster file of Elasticsearch or OpenSearch."""
 
+    FILE: ClassVar[str] = "cluster file"
     ELSEWHERE: ClassVar[Mapping[str, str]] = {"riak": "only for `kind: riak`"}
 
     kind: Annotated[ElasticsearchKind, BeforeValidator(_known_kind)] = Field(
@@ -148,6 +149,7 @@ class ClusterSpec(Spec):
 class RiakClusterSpec(Spec):
     """The cluster file of Riak."""
 
+    FILE: ClassVar[str] = "cluster file"
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         "auth": "not for `kind: riak`: `/ping` and `/stats` are read without logging in",
         "zone_attribute": "not for `kind: riak`: its zones are the locations of its members",
@@ -179,6 +181,7 @@ _NO_RESTART: Final = "not for `kind: hosts`, which nothing restarts"
 class HostsFileSpec(Spec):
     """The cluster file of hosts without a cluster, for `tune`, `diagnose` and `validate`."""
 
+    FILE: ClassVar[str] = "cluster file"
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("endpoints", "auth", "tls", "product", "version"), _NO_CLUSTER),
         **dict.fromkeys(("playbook", "expect", "notify", "silence", "metrics", "annotations"), _NO_RESTART),

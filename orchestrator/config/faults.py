@@ -134,11 +134,18 @@ def _unknown_key(model: type[Spec], path: KeyPath) -> Fault:
     for parent in parents:
         if path[-1] in parent.ELSEWHERE:
             return Fault(path=path, message=parent.ELSEWHERE[str(path[-1])])
+    if len(path) == 1 and (file := _file_of(str(path[0]))) not in ("", model.FILE):
+        return Fault(path=path, message=f"is a key of the {file}")
     known = [name for parent in parents for name, info in parent.model_fields.items() if not is_later(info)]
     key = str(path[-1])
     # A word that is near none of our keys may be a secret: only a misspelt key of ours is named.
     named = f" `{key}`" if difflib.get_close_matches(key, known, n=1) else ""
     return Fault(path=path[:-1], at=path, message=f"unknown key{named}; {near(key, known)}")
+
+
+def _file_of(key: str) -> str:
+    """What people call the file that has this key; empty if none has it."""
+    return next((spec.FILE for spec in Spec.__subclasses__() if spec.FILE and key in spec.model_fields), "")
 
 
 def _joined(found: list[Fault]) -> list[Fault]:

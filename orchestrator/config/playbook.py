@@ -149,6 +149,7 @@ class DeadlinesSpec(LimitsSpec):
 class PlaybookSpec(Spec):
     """A playbook for Elasticsearch and OpenSearch."""
 
+    FILE: ClassVar[str] = "playbook"
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         "hasten_handoff": "only for `kind: riak`; here `recovery_limits` make recovery faster",
         "transfer_limit": "only for `kind: riak`; here `recovery_limits` are what is raised",

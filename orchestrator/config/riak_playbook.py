@@ -47,6 +47,7 @@ class RiakDeadlinesSpec(LimitsSpec):
 class RiakPlaybookSpec(Spec):
     """A playbook for Riak."""
 
+    FILE: ClassVar[str] = "playbook"
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         "min_started_copies": _COPIES,
         "min_capacity": "not for `kind: riak`: it has no tiers; `max_unavailable` bounds what is away",

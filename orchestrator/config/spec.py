@@ -48,6 +48,7 @@ class Spec(BaseModel):
 
     Attributes:
         ELSEWHERE: keys for other kinds of cluster, with the message for each.
+        FILE: what people call the file, if this is a whole one.
     """
 
     model_config = ConfigDict(
@@ -55,6 +56,7 @@ class Spec(BaseModel):
     )
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
+    FILE: ClassVar[str] = ""
 
 
 HOSTS: Final = "hosts"

@@ -99,7 +99,7 @@ def test_a_command_that_a_shell_reads_to_its_end_is_taken(subtests: pytest.Subte
 def test_all_faults_of_a_file_are_named_in_the_order_of_lines() -> None:
     said = refusal(cluster, ELASTICSEARCH + "expect: {nodes: 0}\ngates: []\nhosts:\n  port: x\n").splitlines()
     assert said[0] == "f.yml:4: expect.nodes: must be at least 1"
-    assert said[1].startswith("f.yml:5: unknown key; known: kind, name")
+    assert said[1].startswith("f.yml:5: gates: is a key of the playbook")
     assert said[2:] == ["f.yml:7: hosts.port: must be a whole number"]
     later = refusal(playbook, BOOK + "windows: []\nflush: 1\n")
     assert later == "f.yml:2: windows: not in this version\nf.yml:3: flush: must be true or false"
