@@ -269,7 +269,7 @@ _WORDS: Final = {
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; it or its folder is missing or closed to this account",
     sqlite3.SQLITE_IOERR: "its disk reports an error (a full disk or a limit on file size can look so too)",
     sqlite3.SQLITE_CORRUPT: f"it is damaged; move it away; {WITHOUT_IT}",
-    sqlite3.SQLITE_NOTADB: "it is not an SQLite database; name another file with --state, or move it away;  "
+    sqlite3.SQLITE_NOTADB: "it is not an SQLite database; name another file with --state, or move it away; "
     f"{WITHOUT_IT}",
 }
 
