@@ -42,6 +42,12 @@ FAULTS: Final = (HTTPError, OSError, ValueError, AnswerLimit)
 """What an exchange raises where there is no whole answer, or where it cannot be asked."""
 
 
+def is_plain(tls_error: str) -> bool:
+    """Whether a server answered TLS in the clear, in the wording of OpenSSL before or since 3.2."""
+    words = tls_error.lower().replace("_", " ")
+    return "wrong version number" in words or "record layer failure" in words
+
+
 def fault(error: Exception, seconds: float) -> str:
     """One of `FAULTS` in words; the library's own texts hold addresses of objects, and may hold the URL.
 
@@ -60,6 +66,8 @@ def fault(error: Exception, seconds: float) -> str:
             return f"no answer within {seconds:g} s"
         case SSLError():
             inner = error.args[0] if error.args else error
+            if is_plain(str(inner)):
+                return "it does not speak TLS: is it http:// there?"
             return f"TLS: {str(inner).partition(chr(10))[0][:200]}"
         case UnicodeError() | ValueError():
             return "it cannot be asked: the URL or the secret holds characters that HTTP does not take"

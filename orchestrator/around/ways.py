@@ -24,7 +24,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
 from orchestrator.around.web import ANSWER_BYTES, NotSent, ask, tls_of
-from orchestrator.bounded_http import basic
+from orchestrator.bounded_http import basic, is_plain
 from orchestrator.config.around import MAIL, WEB, Around, RunHook, Target, check_target, scheme_of
 from orchestrator.config.secrets import SecretReference
 from orchestrator.errors import ConfigError, UsageError, how_to_add
@@ -250,7 +250,9 @@ def _mail(to: _Resolved, letter: EmailMessage, seconds: float) -> None:
     except smtplib.SMTPRecipientsRefused as error:
         raise NotSent(f"refused for {', '.join(map(str, error.recipients))}") from None
     except ssl.SSLError as error:
-        raise NotSent(f"TLS: {error.reason or type(error).__name__}") from None
+        why = error.reason or type(error).__name__
+        plain = "it does not speak TLS: is it smtp:// there?"
+        raise NotSent(plain if is_plain(why) else f"TLS: {why}") from None
     except (OSError, smtplib.SMTPException, ValueError) as error:
         again = isinstance(error, ConnectionRefusedError) and not sent
         raise NotSent(_fault_of_mail(error, seconds), again=again) from None

@@ -62,8 +62,8 @@ class MailServer:
     def _talk(self, connection: socket.socket, *, encrypted: bool) -> None:
         stream = connection.makefile("rb")
         while line := stream.readline():
-            word = line.split()[0].decode().upper() if line.split() else ""
-            self.heard.append(line.decode().strip())
+            word = line.split()[0].decode(errors="replace").upper() if line.split() else ""
+            self.heard.append(line.decode(errors="replace").strip())
             if word in self.says:
                 if not self.says[word]:
                     self._released.wait(30)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import urllib3
 from elastic_transport import ConnectionTimeout, SerializationError, TlsError
 
-from orchestrator.bounded_http import AnswerLimit
+from orchestrator.bounded_http import AnswerLimit, is_plain
 from orchestrator.model.action import Refused
 from orchestrator.model.reading import Refusal, Unauthorized, Unknown
 from orchestrator.stores.elasticsearch.access import Access
@@ -205,7 +205,7 @@ def _tls_reason(cause: BaseException, url: str) -> tuple[str, bool]:
         reason = (
             f"the certificate of {url} is not signed by an authority that we trust ({text}): set `tls.ca`"
         )
-    elif "wrong version number" in lower or "record layer failure" in lower:
+    elif is_plain(text):
         reason = f"{url} does not speak TLS: is it http:// there?"
     elif "certificate required" in lower or "bad certificate" in lower or "handshake failure" in lower:
         reason = f"{url} refused our certificate or wants one ({text}): see `tls.client_cert`"

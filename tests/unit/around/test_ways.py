@@ -176,6 +176,13 @@ def test_a_server_that_is_not_there_is_tried_again() -> None:
     assert (str(error), error.again) == ("connection refused", True)
 
 
+def test_a_server_without_tls_is_named_as_one(server: ScriptedServer) -> None:
+    said = "it does not speak TLS: is it {}:// there?"
+    assert str(why(f"https://127.0.0.1:{server.port}/hook")) == said.format("http")
+    with MailServer() as mail:
+        assert str(why(_mail(mail, scheme="smtps"))) == said.format("smtp")
+
+
 def test_a_certificate_is_checked(tls: ssl.SSLContext, files: Path) -> None:
     with ScriptedServer(tls=tls) as secure:
         secure.on("/hook", reply({}))
