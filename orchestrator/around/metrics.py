@@ -16,6 +16,7 @@ from typing import Any, Final
 from orchestrator.around.story import Seen
 from orchestrator.around.ways import RunContext
 from orchestrator.around.worker import Worker
+from orchestrator.holds import Holds
 from orchestrator.untrusted import one_line
 from orchestrator.whole_file import write_whole
 
@@ -30,7 +31,6 @@ OUTCOMES: Final = (
 NODE_PHASES: Final = (
     *("pending", "stopping", "stopped", "starting", "rejoined", "recovered", "failed", "skipped"),
 )
-_GATE: Final = "gates_open"
 
 Sample = tuple[Mapping[str, str], float]
 _Metric = tuple[str, str, list[Sample]]
@@ -57,9 +57,7 @@ class Figures:
         self._nodes: dict[str, str] = {}
         self._wave = self._waves = 0
         self._bytes = Counter[str]()
-        self._holds: dict[tuple[str, str], None] = {}
-        self._held_since: float | None = None
-        self._held = 0.0
+        self._holds = Holds[None]()
         self._alerts: set[str] = set()
         self._undelivered = Counter[str]()
         self._waiting: Mapping[str, Any] = {}
@@ -69,6 +67,7 @@ class Figures:
         """One more event."""
         line, at = seen.line, seen.at
         self._at = at
+        self._holds.see(line, at, None)
         match seen.event:
             case "run_started":
                 self._run, self._started, self._attempt = str(line["run"]), at, at
@@ -76,41 +75,23 @@ class Figures:
                 self._waves = len(line["planned"])
             case "run_resumed" | "restore_begun":
                 self._outcome, self._attempt, self._seconds = "running", at, None
-                self._clear(at)
             case "wave_started":
                 self._wave = int(line["wave"]["number"])
             case "phase_entered" if line.get("node") is not None:
                 self._nodes[str(line["node"])] = str(line["to"])
-            case "phase_entered":
-                self._clear(at)
             case "node_recovered":
                 for kind in ("reused", "copied"):
                     self._bytes[kind] += int(line.get(f"bytes_{kind}") or 0)
-            case "hold" | "gate_closed" | "gate_opened" | "holds_cleared":
-                self._see_hold(seen.event, line, at)
+            case "gate_closed":
+                self._alerts.update(line.get("subjects") or ())
             case "not_notified":
                 self._undelivered[str(line["target"])] += 1
             case "run_finished":
-                self._clear(at)
                 self._outcome, self._seconds, self._waiting = str(line["outcome"]), float(line["seconds"]), {}
                 if self._outcome == "done":
                     self._last_success = at
             case _:
                 pass
-
-    def _see_hold(self, event: str, line: Mapping[str, Any], at: float) -> None:
-        match event:
-            case "hold":
-                self._hold(at, str(line["predicate"]), str(line["subject"]))
-            case "gate_closed":
-                self._hold(at, _GATE, str(line["gate"]))
-                self._alerts.update(line.get("subjects") or ())
-            case "gate_opened":
-                self._holds.pop((_GATE, str(line["gate"])), None)
-                self._cleared(at)
-            case _:
-                self._holds = {key: None for key in self._holds if line.get("but_gates") and key[0] == _GATE}
-                self._cleared(at)
 
     def wait_for(self, waiting: Mapping[str, Any], now: float) -> None:
         """What the run waits for now, as in the event `waiting`; empty for nothing."""
@@ -121,7 +102,6 @@ class Figures:
         if self.gone or self._seconds is not None:
             now = self._at
         seconds = now - self._attempt if self._seconds is None else self._seconds
-        held = self._held + (0.0 if self._held_since is None else now - self._held_since)
         nodes = Counter(self._nodes.values())
         alerts = Counter(alert.partition("{")[0] for alert in self._alerts)
         found: list[tuple[str, str, Iterable[Sample]]] = [
@@ -145,8 +125,8 @@ class Figures:
                 "Bytes of the copies that recovered, by how.",
                 [({"how": one}, self._bytes[one]) for one in ("copied", "reused")],
             ),
-            ("run_holds", "Predicates and gates that hold it now.", [({}, len(self._holds))]),
-            ("run_held_seconds", "How long it was held in all.", [({}, held)]),
+            ("run_holds", "Predicates and gates that hold it now.", [({}, len(self._holds.open))]),
+            ("run_held_seconds", "How long it was held in all.", [({}, self._holds.seconds(now))]),
             ("run_waiting_seconds", "How long it has waited, by phase and predicate.", self._waits(now)),
             (
                 "run_alerts",
@@ -174,19 +154,6 @@ class Figures:
         predicates = {str(hold["predicate"]) for hold in self._waiting["holds"]} or {""}
         phase = str(self._waiting["phase"])
         return [({"phase": phase, "predicate": one}, seconds) for one in sorted(predicates)]
-
-    def _hold(self, at: float, predicate: str, subject: str) -> None:
-        self._holds[predicate, subject] = None
-        self._held_since = at if self._held_since is None else self._held_since
-
-    def _clear(self, at: float) -> None:
-        self._holds = {}
-        self._cleared(at)
-
-    def _cleared(self, at: float) -> None:
-        if not self._holds and self._held_since is not None:
-            self._held += max(0.0, at - self._held_since)
-            self._held_since = None
 
 
 def text_of(figures: Iterable[Figures], now: float) -> str:

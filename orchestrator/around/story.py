@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.config.around import On
+from orchestrator.holds import GATES_OPEN, Holds
 
 READ: Final = frozenset(
     {
@@ -73,8 +74,7 @@ class Story:
 
     def __init__(self, on: Collection[On], after: float, duration: Callable[[float], str]) -> None:
         self._on, self._after, self._duration = on, after, duration
-        self._holds: dict[tuple[str, str], Seen] = {}
-        self._first: Seen | None = None
+        self._holds = Holds[Seen]()
         self._reported = False
         self._end: Message | None = None
 
@@ -95,16 +95,16 @@ class Story:
 
     def due(self, now: float) -> list[Message]:
         """The message of a hold that has lasted long enough by now."""
-        first = self._first
-        if first is None or self._reported or On.HELD not in self._on or now - first.at < self._after:
+        first, holds = self._holds.first, self._holds.open
+        if first is None or self._reported or On.HELD not in self._on or now - first.began < self._after:
             return []
-        if On.GATE_CLOSED in self._on and all(seen.event == "gate_closed" for seen in self._holds.values()):
+        if On.GATE_CLOSED in self._on and all(hold.predicate == GATES_OPEN for hold in holds):
             return []  # reported when it closed
         self._reported = True
-        said = [seen.text for seen in self._holds.values()]
+        said = [hold.said[-1].text for hold in holds]
         more = [f"and {len(said) - _MOST_HOLDS} more"] if len(said) > _MOST_HOLDS else []
-        text = "\n".join([f"for {self._duration(now - first.at)} now", *said[:_MOST_HOLDS], *more])
-        return [_message(On.HELD, first, text)]
+        text = "\n".join([f"for {self._duration(now - first.began)} now", *said[:_MOST_HOLDS], *more])
+        return [_message(On.HELD, first.said[0], text)]
 
     def end(self, text: str) -> list[Message]:
         """The message of the end, if it has come, with what is said of it at length."""
@@ -114,52 +114,27 @@ class Story:
         return [Message(on=ended.on, of=ended.of, text=text, line=ended.line)]
 
     def _one(self, seen: Seen) -> list[Message]:
-        line = seen.line
+        held, reported = self._holds.first, self._reported
+        self._holds.see(seen.line, seen.at, seen)
+        self._reported = reported and self._holds.first is not None
         match seen.event:
             case "run_started" | "run_resumed" | "restore_begun":
-                self._forget()
                 self._end = None
                 return [_message(On.STARTED, seen, seen.text)]
-            case "hold":
-                self._held(seen, str(line["predicate"]), str(line["subject"]))
             case "gate_closed":
-                self._held(seen, "gate_closed", str(line["gate"]))
-                self._reported = self._reported or On.GATE_CLOSED in self._on
+                self._reported = reported or On.GATE_CLOSED in self._on
                 return [_message(On.GATE_CLOSED, seen, seen.text)]
-            case "gate_opened":
-                self._holds.pop(("gate_closed", str(line["gate"])), None)
-                return self._cleared(seen)
-            case "holds_cleared":
-                gates = {key: one for key, one in self._holds.items() if key[0] == "gate_closed"}
-                self._holds = gates if line.get("but_gates") else {}
-                return self._cleared(seen)
-            case "phase_entered" if line.get("node") is None and line["to"] in ("standing_down", "ended"):
-                self._forget()  # what follows is about the end
-            case "phase_entered" if line.get("node") is None:
-                self._holds = {}
-                return self._cleared(seen)
+            case "phase_entered" if seen.line["to"] in ("standing_down", "ended"):
+                return []  # what follows is about the end
             case "run_finished":
-                self._forget()
-                on = _ENDINGS.get(str(line["outcome"]), On.STOOD_DOWN)
+                on = _ENDINGS.get(str(seen.line["outcome"]), On.STOOD_DOWN)
                 self._end = _message(on, seen, seen.text)
+                return []
+            case _ if held is not None and reported and not self._reported:
+                lasted = self._duration(seen.at - held.began)
+                return [_message(On.CLEARED, seen, f"nothing holds the run any more, after {lasted}")]
             case _:
-                pass
-        return []
-
-    def _held(self, seen: Seen, predicate: str, subject: str) -> None:
-        self._holds[predicate, subject] = seen
-        self._first = self._first or seen
-
-    def _cleared(self, seen: Seen) -> list[Message]:
-        if self._holds or self._first is None:
-            return []
-        held, reported = seen.at - self._first.at, self._reported
-        self._forget()
-        said = f"nothing holds the run any more, after {self._duration(held)}"
-        return [_message(On.CLEARED, seen, said)] if reported else []
-
-    def _forget(self) -> None:
-        self._holds, self._first, self._reported = {}, None, False
+                return []
 
 
 def sent_already(past: Sequence[Seen]) -> set[tuple[str, str, int]]:

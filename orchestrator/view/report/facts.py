@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Final, TypeAlias
 
 from orchestrator.formats import stamp
+from orchestrator.holds import Hold, Holds
 
 Record: TypeAlias = Mapping[str, Any]
 Facts: TypeAlias = dict[str, Any]
@@ -106,8 +107,7 @@ class _Story:
         self.attempts: list[Facts] = []
         self.nodes: dict[str, Facts] = {}
         self.waves: list[Facts] = []
-        self.holds: list[Facts] = []
-        self.open_holds: dict[tuple[str, str], Facts] = {}
+        self.holds = Holds[tuple[int, Record]]()
         self.gates: dict[str, Facts] = {}
         self.samples: list[Facts] = []
         self.settings: dict[tuple[str, str], Facts] = {}
@@ -125,6 +125,7 @@ class _Story:
         if name in ("run_started", "run_resumed", "restore_begun"):
             self._attempt_over()
         self.at = float(record["at"])
+        self.holds.see(record, self.at, (len(self.attempts), record))
         if name in REPORTED and not record.get("passes"):
             self.happened.append({"at": self.at, "event": name, "said": record.get("said") or name})
         step: Callable[[Record], None] | None = getattr(self, f"_on_{name}", None)
@@ -173,7 +174,6 @@ class _Story:
 
     def _on_standing_down(self, record: Record) -> None:
         self.attempts[-1]["message"] = record.get("reason", "")
-        self._holds_end()
 
     def _on_stood_down(self, record: Record) -> None:
         self.left = list(record.get("left") or ())
@@ -182,7 +182,6 @@ class _Story:
         """The attempt ends with the last record: what is open cannot be followed further."""
         if self.attempts and self.attempts[-1]["ended"] is None:
             self.attempts[-1].update(ended=self.at, seconds=self.at - self.attempts[-1]["began"])
-        self._holds_end()
         for wave in self.waves:
             wave["ended"] = self.at if wave["ended"] is None else wave["ended"]
         for node in self.nodes.values():
@@ -215,8 +214,6 @@ class _Story:
 
     def _on_phase_entered(self, record: Record) -> None:
         if record.get("node") is None:
-            if record["from"] == "gated":
-                self._holds_end()
             return
         node, phase = self._node(record["node"]), record["to"]
         self._step_ends(node)
@@ -245,43 +242,27 @@ class _Story:
 
     # Holds and gates --------------------------------------------------------------------------------------
 
-    def _on_hold(self, record: Record) -> None:
-        self._held(record["predicate"], record["subject"], record)
-
-    def _on_gate_closed(self, record: Record) -> None:
-        self._held("gates_open", record["gate"], record)
-
-    def _held(self, predicate: str, subject: str, record: Record) -> None:
-        hold = self.open_holds.get((predicate, subject))
-        if hold is None:
-            hold = {"predicate": predicate, "subject": subject, "evidence": "", "count": 1, "began": self.at}
-            hold |= {"subjects": [], "ended": None, "seconds": None, "attempt": len(self.attempts)}
-            self.holds.append(hold)
-            self.open_holds[predicate, subject] = hold
-        subjects = dict.fromkeys((*hold["subjects"], *(record.get("subjects") or ())))
-        hold.update(evidence=record.get("evidence") or "", count=record.get("count") or 1)
-        hold["subjects"] = list(subjects)  # alerts come and fire no longer: all that held it
-
-    def _on_holds_cleared(self, record: Record) -> None:
-        self._holds_end(but_gates=bool(record.get("but_gates")))
-
-    def _on_gate_opened(self, record: Record) -> None:
-        self._hold_ends(("gates_open", record["gate"]))
+    def _held(self, hold: Hold[tuple[int, Record]]) -> Facts:
+        (attempt, _), (_, last) = hold.said[0], hold.said[-1]
+        ended = self.at if hold.ended is None else hold.ended
+        # Alerts come and fire no longer: all that held it.
+        alerts = dict.fromkeys(one for _, record in hold.said for one in record.get("subjects") or ())
+        return {
+            "predicate": hold.predicate,
+            "subject": hold.subject,
+            "evidence": last.get("evidence") or "",
+            "count": last.get("count") or 1,
+            "began": hold.began,
+            "subjects": list(alerts),
+            "ended": ended,
+            "seconds": ended - hold.began,
+            "attempt": attempt,
+        }
 
     def _on_gates_passed(self, record: Record) -> None:
         for name, evidence in (record.get("gates") or {}).items():
             gate = self.gates.setdefault(name, {"gate": name, "passed": 0})
             gate.update(passed=gate["passed"] + 1, evidence=evidence, at=self.at)
-
-    def _holds_end(self, *, but_gates: bool = False) -> None:
-        for key in list(self.open_holds):
-            if not but_gates or key[0] != "gates_open":
-                self._hold_ends(key)
-
-    def _hold_ends(self, key: tuple[str, str]) -> None:
-        if key in self.open_holds:
-            hold = self.open_holds.pop(key)
-            hold.update(ended=self.at, seconds=self.at - hold["began"])
 
     # The cluster ------------------------------------------------------------------------------------------
 
@@ -414,7 +395,7 @@ class _Story:
             "seconds_a_node": median(node_seconds.values()) if node_seconds else None,
             "predicted_seconds_a_node": median(likely) if likely else None,
             "node_seconds": node_seconds,
-            "seconds_held": _covered(self.holds),
+            "seconds_held": self.holds.seconds(self.at),
             "bytes_reused": _sum(nodes, "bytes_reused"),
             "bytes_copied": _sum(nodes, "bytes_copied"),
             "health_seconds": self._health_seconds(),
@@ -422,7 +403,7 @@ class _Story:
             "waves": self.waves,
             "nodes": nodes,
             "samples": self.samples or None,
-            "holds": self.holds,
+            "holds": [self._held(hold) for hold in self.holds.all],
             "gates": list(self.gates.values()),
             "settings": list(self.settings.values()),
             "not_restored": self.left,
@@ -457,15 +438,6 @@ def spans(samples: Iterable[Facts], attempts: Sequence[Facts]) -> list[Facts]:
             found[-1]["ended"] = sample["at"]
         found.append({**sample, "ended": max(end, sample["at"])})
     return found
-
-
-def _covered(holds: Iterable[Facts]) -> float:
-    """The time in which at least one of them held the run."""
-    covered, until = 0.0, float("-inf")
-    for hold in sorted(holds, key=lambda one: float(one["began"])):
-        covered += max(0.0, hold["ended"] - max(until, hold["began"]))
-        until = max(until, hold["ended"])
-    return covered
 
 
 def _sum(nodes: Iterable[Facts], name: str) -> int | None:

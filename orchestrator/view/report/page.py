@@ -12,6 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from orchestrator.formats import counted, duration, listed, size
+from orchestrator.holds import GATES_OPEN
 from orchestrator.view.report import charts
 from orchestrator.view.report.facts import SLOW, STEPS, Facts, shown
 
@@ -111,7 +112,7 @@ def _holds(facts: Facts) -> list[dict[str, Any]]:
     """The holds of one predicate or gate as one line, the one that cost most first."""
     found: dict[str, dict[str, Any]] = {}
     for hold in facts["holds"]:
-        gate = hold["predicate"] == "gates_open"
+        gate = hold["predicate"] == GATES_OPEN
         name = f"gate {hold['subject']}" if gate else hold["predicate"]
         new: dict[str, Any] = {"name": name, "times": 0, "seconds": 0.0, "longest": -1.0, "alerts": {}}
         line = found.setdefault(name, new)

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.around import metrics
+from orchestrator import holds
 from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, text_of
 from orchestrator.around.story import Seen
 from orchestrator.around.ways import RunContext
-from orchestrator.model.gate_event import GATES_OPEN
+from orchestrator.model import gate_event
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.redact import Redactor
 from orchestrator.whole_file import write_whole
@@ -76,6 +76,7 @@ def figures(*events: Seen, now: float = 100.0, last: float | None = None) -> dic
         ([RUN, HOLD, CLOSED, BUT_GATES], {"run_holds": 1, "run_held_seconds": 80}),
         ([RUN, HOLD, CLOSED, BUT_GATES, OPENED], {"run_holds": 0, "run_held_seconds": 30}),
         ([RUN, HOLD, seen(45, "phase_entered", node=None, to="withheld")], {"run_held_seconds": 25}),
+        ([RUN, HOLD, seen(50, "cluster_sampled"), seen(90, "run_resumed")], {"run_held_seconds": 30}),
         ([RUN, seen(30, "gate_closed", gate="alerts", subjects=['Disk{host="a"}', 'Disk{host="b"}']),
           seen(31, "gate_closed", gate="alerts", subjects=['Disk{host="a"}', "Lag"])],
          {'run_alerts{alert="Disk"}': 2, 'run_alerts{alert="Lag"}': 1, "run_holds": 1}),
@@ -125,7 +126,7 @@ def test_what_is_waited_for_is_of_few_names() -> None:
 def test_the_names_are_those_of_the_program() -> None:
     assert set(OUTCOMES) == {"running", *(outcome.value for outcome in Outcome)}
     assert set(NODE_PHASES) == {phase.value for phase in NodePhase}
-    assert metrics._GATE == GATES_OPEN
+    assert holds.GATES_OPEN == gate_event.GATES_OPEN
 
 
 def test_a_name_of_a_cluster_cannot_break_the_format() -> None:
