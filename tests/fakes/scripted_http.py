@@ -78,6 +78,16 @@ def raw(data: bytes) -> Answerer:
     return lambda _asked, wire: wire.send(data)
 
 
+def large(megabytes: int) -> Answerer:
+    """An answer of so many MiB, as far as the client takes it."""
+    size = megabytes * 1024 * 1024
+
+    def answer(_asked: Asked, wire: Wire) -> None:
+        wire.send(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode() + bytes(size))
+
+    return answer
+
+
 def hang(_asked: Asked, wire: Wire) -> None:
     wire.hang()
 

@@ -21,13 +21,12 @@ from orchestrator.around.beside import Beside
 from orchestrator.around.outbox import Outbox, Send
 from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
 from orchestrator.around.story import Message, Seen
-from orchestrator.around.ways import RunContext, sends
+from orchestrator.around.ways import sends
 from orchestrator.config.around import Alertmanager, Around, On, Target
 from orchestrator.model.around_event import Notified, SilenceCreated, SilenceEnded
-from orchestrator.redact import Redactor
-from orchestrator.runs.simulated_ports import SimulatedPorts
 from orchestrator.simulation.mishaps import Crash, StartsFail
 from orchestrator.simulation.world import World
+from tests.fakes.around import run_context, surround
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.fakes.smtp import MailServer
@@ -56,12 +55,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield made
 
 
-def _told(run: str) -> RunContext:
-    return RunContext(
-        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="prod", run=run
-    )
-
-
 def _seen(sequence: int, event: str, **fields: Any) -> Seen:
     line = {"ts": "", "run": "r", "sequence": sequence, "event": event, **fields}
     return Seen(at=time.time(), line=line, text=event)
@@ -78,14 +71,14 @@ def test_a_lease_is_made_renewed_found_again_and_ended(
     at = Alertmanager(url=server.url, matchers=(BY_NODE, OF_CLUSTER), at_most=3600.0)
     wave = {"number": 1, "nodes": ["es1", "es2"], "why": ""}
     past = [_seen(1, "run_started", addresses={}), _seen(2, "wave_started", wave=wave)]
-    first = Silences(at, _told("lease"), recorded.append, [], now=time.time)
+    first = Silences(at, run_context(run="lease"), recorded.append, [], now=time.time)
     first.see(past)
     first.wait()
     made = {one["id"]: one for one in server.live()}
     assert len(made) == 2
     _await(lambda: any(one["event"] == "silence_renewed" for one in recorded))
     # Another process finds them; the thread of the first one is left behind, as a killed one is not.
-    second = Silences(at, _told("lease"), recorded.append, past, now=time.time)
+    second = Silences(at, run_context(run="lease"), recorded.append, past, now=time.time)
     first.close(time.monotonic())
     second.see([_seen(3, "run_resumed")])
     _await(lambda: len([one for one in recorded if one["event"] == "silence_renewed"]) > 4)
@@ -104,7 +97,7 @@ def test_a_lease_is_made_renewed_found_again_and_ended(
 def test_clocks_that_differ_silence_at_once(server: Server, ahead: float) -> None:
     _end_all(server)
     at = Alertmanager(url=server.url, matchers=(BY_NODE,), at_most=3600.0)
-    run = Silences(at, _told(f"{ahead}"), [].append, [], now=lambda: time.time() + ahead)
+    run = Silences(at, run_context(run=f"{ahead}"), [].append, [], now=lambda: time.time() + ahead)
     wave = {"number": 1, "nodes": ["es1"], "why": ""}
     run.see([_seen(1, "run_started", addresses={}), _seen(2, "wave_started", wave=wave)])
     run.wait()
@@ -239,7 +232,7 @@ class Surroundings:
             killing.before_the_record()
             return news(of)
 
-        monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, _told("")))
+        surround(monkeypatch, around)
         monkeypatch.setattr(beside, "Silences", SilencedAtOnce)
         monkeypatch.setattr(beside, "Outbox", SentAtOnce)
         monkeypatch.setattr(beside, "sends", sending)

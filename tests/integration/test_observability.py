@@ -14,14 +14,13 @@ import pytest
 
 from orchestrator.around.metrics import Figures, Textfile
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import RunContext
 from orchestrator.config.lookup import shipped
-from orchestrator.redact import Redactor
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
 from tests.cli.runs import DEAD_PROCESS, entry, events_of
 from tests.cli.serving import serving
+from tests.fakes.around import run_context
 from tests.integration.alerting import Exporter, Prometheus
 from tests.tools import needs
 
@@ -55,12 +54,9 @@ def _textfile(folder: Path) -> str:
         seen(600, "gate_closed", gate="alerts", subjects=['Disk{host="a"}']),
         seen(500, "not_notified", target="pager", on="held", of=4, why="refused"),
     ]
-    context = RunContext(
-        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="prod", run="r1"
-    )
     path = folder / "orchestrate.prom"
     figures = Figures("prod", now - 41 * DAYS)
-    file = Textfile(path, figures, context, print, past, now=time.time)
+    file = Textfile(path, figures, run_context(), print, past, now=time.time)
     file.wait_for({"phase": "gated", "seconds": 3.0, "holds": [{"predicate": "gates_open"}]})
     file.see([seen(0, "holds_cleared", but_gates=True)])
     file.close(time.monotonic() + 60)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from orchestrator.around import beside, silence
 from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
-from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Alertmanager, Around, Grafana, On, Target
 from orchestrator.config.secrets import parse_reference
 from orchestrator.engine.estimate import last_of_run
@@ -24,18 +22,18 @@ from orchestrator.model.action import StopNode
 from orchestrator.model.around_event import Notified, NotNotified
 from orchestrator.model.event import ActionConfirmed, Record
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.redact import Redactor
 from orchestrator.runs.connection import Process
-from orchestrator.runs.simulated_ports import SimulatedPorts
 from orchestrator.runs.surroundings import Surrounded
 from orchestrator.simulation.mishaps import SnapshotBegun
 from orchestrator.view.history import past_run
+from tests.fakes.around import surround
 from tests.fakes.grafana import FakeGrafana
-from tests.fakes.scripted_http import ScriptedServer, Wire, hang, reply
+from tests.fakes.scripted_http import ScriptedServer, hang, large, reply
 from tests.simulation.scene import EVERY, FAILED, PAUSED, Played, Scene, asked, first, refused, resume
 
 TARGET: Final = Target(name="chat", url="http://h/", on=frozenset(On), after=600.0, text="{text}")
-TOKEN: Final = parse_reference("env:TOKEN")
+KEY: Final = "a key"
+TOKEN: Final = parse_reference("env:KEY")
 Key = tuple[str, int]
 
 
@@ -69,10 +67,7 @@ class AtOnce:
 def surrounded(monkeypatch: pytest.MonkeyPatch) -> None:
     AtOnce.sent, AtOnce.texts, AtOnce.fails = [], [], False
     monkeypatch.setattr(beside, "Outbox", AtOnce)
-    told = RunContext(
-        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
-    )
-    monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (Around(targets=(TARGET,)), told))
+    surround(monkeypatch, Around(targets=(TARGET,)))
 
 
 def _fates(played: Played) -> list[Key]:
@@ -158,16 +153,6 @@ def test_every_stop_waits_for_its_silence_first(monkeypatch: pytest.MonkeyPatch)
     assert order == ["before", "stop"] * 3
 
 
-def _big(_asked: object, wire: Wire) -> None:
-    with suppress(OSError):
-        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n" + bytes(10 * 1024 * 1024))
-
-
-def _huge(_asked: object, wire: Wire) -> None:
-    with suppress(OSError):
-        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n" + bytes(17 * 1024 * 1024))
-
-
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -175,7 +160,7 @@ def _huge(_asked: object, wire: Wire) -> None:
         (None, "connection refused"),
         (reply({}, status=500), "500 So"),
         (reply({}, status=302, headers={"Location": "http://127.0.0.1:1/"}), "it redirects"),
-        (_big, "the answer is larger than 65536 bytes"),
+        (large(10), "the answer is larger than 65536 bytes"),
     ],
 )
 def test_no_receiver_changes_what_a_run_does(
@@ -184,15 +169,11 @@ def test_no_receiver_changes_what_a_run_does(
     alone, said = SCENE.play(), list[str]()
     monkeypatch.setattr(beside, "END_SECONDS", 1.0)
     monkeypatch.setattr(Process, "warn", lambda _self, line: said.append(line))
-    told = RunContext(
-        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
-    )
     with ScriptedServer() as server:
         if answer is not None:
             server.on("/", answer)
         targets = (replace(TARGET, url=f"{server.url}/"),)
-        around = Around(targets=targets, textfile=tmp_path / "o.prom")
-        monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, told))
+        surround(monkeypatch, Around(targets=targets, textfile=tmp_path / "o.prom"))
         if answer is None:
             server.close()
         surrounded = SCENE.play()
@@ -214,7 +195,7 @@ def test_no_receiver_changes_what_a_run_does(
         (reply({}, status=500), "500 So"),
         (reply({}, status=302, headers={"Location": "http://127.0.0.1:1/"}), "it redirects"),
         (reply({}), "the answer is no list of silences"),
-        (_huge, "the answer is larger than 16777216 bytes"),
+        (large(17), "the answer is larger than 16777216 bytes"),
     ],
 )
 def test_no_server_changes_what_a_run_does(
@@ -224,17 +205,14 @@ def test_no_server_changes_what_a_run_does(
     monkeypatch.setattr(beside, "END_SECONDS", 1.0)
     monkeypatch.setattr(silence, "WAIT_SECONDS", 0.1)
     monkeypatch.setattr(Process, "warn", lambda _self, line: said.append(line))
-    told = RunContext(
-        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
-    )
     with ScriptedServer() as server:
         if answer is not None:
             server.on("/api/v2/silences", answer)
             server.on("/api/annotations", answer)
         at = Alertmanager(url=server.url, matchers=({"instance": "{host}"},), at_most=3600.0)
         grafana = Grafana(url=server.url, token=TOKEN)
-        around = Around(alertmanager=at, textfile=tmp_path / "gone" / "o.prom", grafana=grafana)
-        monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, told))
+        textfile = tmp_path / "gone" / "o.prom"
+        surround(monkeypatch, Around(alertmanager=at, textfile=textfile, grafana=grafana), KEY=KEY)
         if answer is None:
             server.close()
         surrounded = SCENE.play()
@@ -310,16 +288,12 @@ class SentAtOnce(AtOnce):
 
 def test_resume_makes_no_annotation_twice(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
     points = len(_points())
-    context = RunContext(
-        resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="", run=""
-    )
     monkeypatch.setattr(beside, "Outbox", SentAtOnce)
     with ScriptedServer() as server:
-        around = Around(grafana=Grafana(url=server.url, token=TOKEN))
-        monkeypatch.setattr(SimulatedPorts, "around", lambda _self, _book: (around, context))
+        surround(monkeypatch, Around(grafana=Grafana(url=server.url, token=TOKEN)), KEY=KEY)
         for number in range(3, points + 1, EVERY):
             with subtests.test(_points()[number - 1]):
-                grafana = FakeGrafana(token=str(TOKEN))
+                grafana = FakeGrafana(token=KEY)
                 grafana.at(server)
                 played = replace(HELD, killed=number, then=[resume(ends=None)]).play()
                 begins = {(tuple(tags), begin) for tags, begin, _ in grafana.regions}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -15,12 +13,11 @@ from orchestrator.around import outbox
 from orchestrator.around.annotations import Annotations
 from orchestrator.around.outbox import Outbox
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Grafana
-from orchestrator.config.secrets import SecretResolver, parse_reference
-from orchestrator.redact import Redactor
+from orchestrator.config.secrets import parse_reference
+from tests.fakes.around import run_context
 from tests.fakes.grafana import FakeGrafana
-from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, hang, raw, reply
+from tests.fakes.scripted_http import ScriptedServer, hang, large, raw, reply
 
 SECRET: Final = "glsa_hunter2hunter2"  # noqa: S105  (a test's own)
 RUN_TAGS: Final = ["orchestrate", "cluster:prod", "run:r1"]
@@ -46,19 +43,7 @@ class Attempt:
 
     def __init__(self, url: str, *past: Seen, token: str = SECRET, cluster: str = "prod") -> None:
         self.recorded: list[Mapping[str, Any]] = []
-        redact = Redactor()
-        environment = {"TOKEN": token} if token else {}
-        secrets = SecretResolver(
-            environment=environment, folder=Path("/"), home=Path("/"), learn=redact.learn
-        )
-        context = RunContext(
-            resolve=lambda reference: secrets.resolve(reference).reveal(),
-            learn=redact.learn,
-            redact=redact,
-            run_command=lambda *_: None,
-            cluster=cluster,
-            run="r1",
-        )
+        context = run_context(cluster=cluster, **{"TOKEN": token} if token else {})
         self.regions = Annotations(Grafana(url=url, token=parse_reference("env:TOKEN")), context, past)
         self.outbox = Outbox("grafana", self.regions.send, self.recorded.append, most=200)
 
@@ -147,11 +132,6 @@ def test_a_lost_answer_is_looked_for_at_the_end(server: ScriptedServer, grafana:
     assert grafana.regions == [(RUN_TAGS, 1000, 9000)]
 
 
-def _big(_asked: Asked, wire: Wire) -> None:
-    with contextlib.suppress(OSError):
-        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n" + bytes(10 * 1024 * 1024))
-
-
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -159,7 +139,7 @@ def _big(_asked: Asked, wire: Wire) -> None:
         (reply({}, status=500), "500 So"),
         (reply({"message": "Unauthorized"}, status=401), "401 So"),
         (reply({}, status=302, headers={"Location": "http://127.0.0.1:1/"}), "302: it redirects"),
-        (_big, "the answer is larger than 1048576 bytes"),
+        (large(10), "the answer is larger than 1048576 bytes"),
         (reply({"id": None}), "the answer is not Grafana's (TypeError)"),
         (reply({}), "the answer is not Grafana's (KeyError)"),
         (reply([]), "the answer is not Grafana's (TypeError)"),

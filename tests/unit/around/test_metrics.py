@@ -15,11 +15,10 @@ import pytest
 from orchestrator import holds
 from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, text_of
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import RunContext
 from orchestrator.model import gate_event
 from orchestrator.model.phase import NodePhase, Outcome
-from orchestrator.redact import Redactor
 from orchestrator.whole_file import write_whole
+from tests.fakes.around import run_context
 
 NODES: Final = ["es1", "es2", "es3"]
 
@@ -161,11 +160,8 @@ class Written:
 
     def __init__(self, path: Path) -> None:
         self.recorded: list[Mapping[str, Any]] = []
-        told = RunContext(
-            resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="p", run="r"
-        )
         figures = Figures("prod", None)
-        self.file = Textfile(path, figures, told, self.recorded.append, [], now=lambda: 1100.0)
+        self.file = Textfile(path, figures, run_context(), self.recorded.append, [], now=lambda: 1100.0)
 
     def end(self) -> None:
         self.file.close(time.monotonic() + 60)

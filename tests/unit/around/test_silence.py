@@ -16,10 +16,9 @@ import pytest
 from orchestrator.around import silence
 from orchestrator.around.silence import LEASE_SECONDS, Silences, Waves, filled_in, in_words
 from orchestrator.around.story import Seen
-from orchestrator.around.ways import RunContext
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Alertmanager
-from orchestrator.redact import Redactor
+from tests.fakes.around import run_context
 
 HOURS: Final = 3600.0
 BY_NODE: Final = {"instance": "{host}:9100"}
@@ -200,11 +199,9 @@ class Played:
 
     def restart(self) -> None:
         """Another process of the run."""
-        told = RunContext(
-            resolve=str, learn=str, redact=Redactor(), run_command=lambda *_: None, cluster="p", run="r1"
+        self.silences = Silences(
+            self.at, run_context(), self.recorded.append, [*self.past], now=lambda: self.server.now
         )
-        past = [*self.past]
-        self.silences = Silences(self.at, told, self.recorded.append, past, now=lambda: self.server.now)
 
     def see(self, *events: Seen) -> None:
         self.past += events

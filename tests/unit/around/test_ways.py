@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import ssl
 import time
@@ -19,12 +18,11 @@ from orchestrator.around.story import Message, Seen
 from orchestrator.around.ways import MISSING, RunContext, require_usable, runs, sends
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Around, On, RunHook, Target
-from orchestrator.config.secrets import SecretReference, SecretResolver, parse_reference
+from orchestrator.config.secrets import SecretReference, parse_reference
 from orchestrator.config.yaml import Place
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.redact import Redactor
-from orchestrator.runs.file_hosts import run_with_input
-from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, hang, raw, reply
+from tests.fakes.around import run_context
+from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, hang, large, raw, reply
 from tests.fakes.smtp import MailServer
 from tests.lab.security import LabUser, Security, write_security
 
@@ -34,23 +32,6 @@ PATIENT = 10.0
 QUICK = 0.4
 LINE = {"ts": "then", "run": "r1", "sequence": 7, "event": "hold", "evidence": f"password={SECRET}", "n": [1]}
 HELD = Message(on="held", of=7, text="held by p", line=LINE)
-
-
-def run_context(**environment: str) -> RunContext:
-    redact = Redactor()
-    resolver = SecretResolver(environment=environment, folder=Path("/"), home=Path("/"), learn=redact.learn)
-
-    def resolve(reference: SecretReference) -> str:
-        return resolver.resolve(reference).reveal()
-
-    return RunContext(
-        resolve=resolve,
-        learn=redact.learn,
-        redact=redact,
-        run_command=run_with_input,
-        cluster="prod",
-        run="r1",
-    )
 
 
 def target(url: str | SecretReference, **more: Any) -> Target:
@@ -132,18 +113,13 @@ def test_a_whole_url_may_be_a_secret(server: ScriptedServer) -> None:
     assert server.asked[0].params == {"key": SECRET}
 
 
-def _big(_asked: Asked, wire: Wire) -> None:
-    with contextlib.suppress(OSError):
-        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n" + bytes(10 * 1024 * 1024))
-
-
 @pytest.mark.parametrize(
     ("answer", "said", "again"),
     [
         (reply({}, status=500), "500 So", True),
         (reply({}, status=429), "429 So", True),
         (reply({}, status=404), "404 So", False),
-        (_big, "the answer is larger than 65536 bytes", False),
+        (large(10), "the answer is larger than 65536 bytes", False),
         (hang, "0.4 s", False),
         (lambda _asked, wire: wire.trickle(b"HTTP/1.1 200 OK\r\nA: b\r\n" * 9, every=0.05), "0.4 s", False),
         (raw(b"no HTTP\r\n\r\n"), "connection broken", False),
