@@ -33,7 +33,6 @@ class Beside:
         context: what messages need of the program.
         past: the public events of earlier attempts.
         last_success: when a run of the cluster was last done; None if that is not known.
-        duration: seconds in words.
         now: the run's clock, in seconds since the epoch; `clock`: monotonic.
     """
 
@@ -43,7 +42,6 @@ class Beside:
         context: RunContext,
         past: Sequence[Seen],
         *,
-        duration: Callable[[float], str],
         now: Callable[[], float],
         last_success: float | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -57,7 +55,7 @@ class Beside:
         self._each: list[tuple[Story | Annotations, Outbox]] = []
         known = sent_already(past)
         for one, seconds, send in ways:
-            story = Story(one.on, one.after, duration)
+            story = Story(one.on, one.after)
             outbox = Outbox(one.name, send, self._news.put, seconds=seconds, clock=clock)
             self._each.append((story, outbox))
             for message in _unsent(story, one.name, past, known):

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from orchestrator.around.worker import Worker
 from orchestrator.bounded_http import basic
 from orchestrator.config.around import Alertmanager
 from orchestrator.errors import ConfigError
+from orchestrator.formats import stamp
 from orchestrator.untrusted import one_line
 
 LEASE_SECONDS: Final = 900.0
@@ -352,7 +353,7 @@ class Silences(Worker):
 
     def _make(self, key: Key, want: Wanted) -> None:
         # It starts at once: Alertmanager takes no start in the past. Its clock may be behind this one.
-        made = self._put({"startsAt": _stamp(self._now() - LEASE_SECONDS)}, key, want)
+        made = self._put({"startsAt": stamp(self._now() - LEASE_SECONDS)}, key, want)
         words = in_words(want.matchers)
         self._live[key] = Live(id=made, until=want.until, matchers=want.matchers, ending=want.last)
         about = {"wave": key[0], "silence": made, "until": want.until}
@@ -426,7 +427,7 @@ class Silences(Worker):
                 {"name": label, "value": value, "isRegex": regex, "isEqual": True}
                 for label, value, regex in want.matchers
             ],
-            "endsAt": _stamp(want.until),
+            "endsAt": stamp(want.until),
             "createdBy": "orchestrate",
             "comment": self._comment(key[0]),
         }
@@ -510,7 +511,3 @@ def _matchers_of(silence: Mapping[str, Any]) -> Matchers:
 
 def _at(text: object) -> float:
     return datetime.fromisoformat(str(text)).timestamp()
-
-
-def _stamp(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

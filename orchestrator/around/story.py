@@ -5,11 +5,12 @@ Everything here is for one target, since each chooses what it wants, and how lon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.config.around import On
+from orchestrator.formats import duration
 from orchestrator.holds import GATES_OPEN, Holds
 
 READ: Final = frozenset(
@@ -69,11 +70,10 @@ class Story:
     Args:
         on: what it wants.
         after: seconds that a hold lasts before it is reported.
-        duration: seconds in words.
     """
 
-    def __init__(self, on: Collection[On], after: float, duration: Callable[[float], str]) -> None:
-        self._on, self._after, self._duration = on, after, duration
+    def __init__(self, on: Collection[On], after: float) -> None:
+        self._on, self._after = on, after
         self._holds = Holds[Seen]()
         self._reported = False
         self._end: Message | None = None
@@ -103,7 +103,7 @@ class Story:
         self._reported = True
         said = [hold.said[-1].text for hold in holds]
         more = [f"and {len(said) - _MOST_HOLDS} more"] if len(said) > _MOST_HOLDS else []
-        text = "\n".join([f"for {self._duration(now - first.began)} now", *said[:_MOST_HOLDS], *more])
+        text = "\n".join([f"for {duration(now - first.began)} now", *said[:_MOST_HOLDS], *more])
         return [_message(On.HELD, first.said[0], text)]
 
     def end(self, text: str) -> list[Message]:
@@ -131,7 +131,7 @@ class Story:
                 self._end = _message(on, seen, seen.text)
                 return []
             case _ if held is not None and reported and not self._reported:
-                lasted = self._duration(seen.at - held.began)
+                lasted = duration(seen.at - held.began)
                 return [_message(On.CLEARED, seen, f"nothing holds the run any more, after {lasted}")]
             case _:
                 return []

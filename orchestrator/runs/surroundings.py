@@ -26,7 +26,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import Sentences, waiting_object
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.text import counted, duration, stamp
+from orchestrator.view.text import counted, stamp
 
 
 def surrounded(
@@ -111,17 +111,15 @@ class Surrounded:
         warn: Callable[[str], None],
     ) -> None:
         self._reporter, self._clock, self._warn = reporter, clock, warn
-        self._sentences, self._last_success = Sentences(kind), last_success
+        self._sentences = Sentences(kind)
         self._events: list[Event] = [record.event for record in past]
         self._lost: list[NotNotified] = []
         self._beside: Beside | None = None
-        seen = self._seen(past)
-        self._safely(lambda: self._begin(around, context, seen))
 
-    def _begin(self, around: Around, context: RunContext, past: Sequence[Seen]) -> None:
-        self._beside = Beside(
-            around, context, past, duration=duration, now=self._clock.now, last_success=self._last_success
-        )
+        def begin() -> None:
+            self._beside = Beside(around, context, self._seen(past), now=clock.now, last_success=last_success)
+
+        self._safely(begin)
 
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""

@@ -21,7 +21,7 @@ from orchestrator.around.beside import Beside
 from orchestrator.around.outbox import Outbox, Send
 from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
 from orchestrator.around.story import Message, Seen
-from orchestrator.around.ways import sends
+from orchestrator.around.ways import RunContext, sends
 from orchestrator.config.around import Alertmanager, Around, On, Target
 from orchestrator.model.around_event import Notified, SilenceCreated, SilenceEnded
 from orchestrator.simulation.mishaps import Crash, StartsFail

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from threading import Event
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from orchestrator.around.silence import LEASE_SECONDS, Silences, Waves, filled_i
 from orchestrator.around.story import Seen
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Alertmanager
+from orchestrator.formats import stamp
 from tests.fakes.around import run_context
 
 HOURS: Final = 3600.0
@@ -109,10 +110,6 @@ def _at(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _text(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 @dataclass
 class FakeAlertmanager:
     """Keeps silences as Alertmanager 0.25 does.
@@ -164,17 +161,17 @@ class FakeAlertmanager:
         if known is not None and self._state(known) == "active":
             assert body["startsAt"] == known["startsAt"], "another start makes another silence"
             assert body["matchers"] == known["matchers"]
-            known.update(endsAt=body["endsAt"], updatedAt=_text(self.own))
+            known.update(endsAt=body["endsAt"], updatedAt=stamp(self.own))
             return {"silenceID": known["id"]}
         name = f"s{len(self.silences) + 1}"
-        start = _text(max(_at(body["startsAt"]), self.own))
-        self.silences[name] = {"id": name, **body, "startsAt": start, "updatedAt": _text(self.own)}
+        start = stamp(max(_at(body["startsAt"]), self.own))
+        self.silences[name] = {"id": name, **body, "startsAt": start, "updatedAt": stamp(self.own)}
         return {"silenceID": name}
 
     def _delete(self, path: str, _body: object) -> object:
         if self.fails or path.split("/")[1] not in self.silences:
             raise NotSent("500", status=500)
-        self.silences[path.split("/")[1]].update(endsAt=_text(self.own), updatedAt=_text(self.own))
+        self.silences[path.split("/")[1]].update(endsAt=stamp(self.own), updatedAt=stamp(self.own))
         return {}
 
     def live(self, comment: str = "") -> dict[str, float]:

@@ -26,7 +26,7 @@ def seen(number: int, event: str, *, at: float | None = None, **fields: Any) -> 
 
 def told(*batches: list[Seen], on: frozenset[str] = EVERYTHING, now: float | None = None) -> list[Message]:
     """Every message that these batches make, and what is due at the end."""
-    story = Story(on, 600.0, lambda seconds: f"{seconds:.0f} s")
+    story = Story(on, 600.0)
     found = [message for batch in batches for message in story.of(batch)]
     return found + (story.due(now) if now is not None else []) + story.end("the summary")
 
@@ -106,7 +106,7 @@ def test_nodes_that_failed_together_are_one_message() -> None:
 def test_one_message_a_hold_names_all_that_hold() -> None:
     holds = [seen(number, "hold", predicate="p", subject=f"s{number}", at=1.0) for number in range(8)]
     (message,) = told(holds, now=700.0)
-    assert message.text.splitlines() == ["for 699 s now", *(f"hold {n}" for n in range(5)), "and 3 more"]
+    assert message.text.splitlines() == ["for 11m 39s now", *(f"hold {n}" for n in range(5)), "and 3 more"]
 
 
 def test_the_end_is_said_with_the_summary() -> None:
