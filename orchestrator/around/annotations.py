@@ -17,9 +17,8 @@ from urllib.parse import urlencode
 
 from orchestrator.around.story import Message, Seen
 from orchestrator.around.ways import RunContext
-from orchestrator.around.web import NotSent, ask, tls_of
+from orchestrator.around.web import NotSent, ask
 from orchestrator.config.around import Grafana
-from orchestrator.errors import ConfigError
 from orchestrator.untrusted import one_line
 
 ANNOTATION: Final = "annotation"
@@ -126,7 +125,7 @@ class Annotations:
     def send(self, message: Message, seconds: float) -> str:
         """Bring the region of a message to Grafana; its id there. Raises `NotSent`."""
         until, of, region = time.monotonic() + seconds, message.of, self._regions[message.of]
-        token = token_of(self._at, self._context)  # first: from here on it is redacted
+        token = self._context.secret(self._at.token)  # first: from here on it is redacted
 
         def ask_for(method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
             left = max(0.1, until - time.monotonic())
@@ -162,22 +161,14 @@ class Annotations:
         return {"text": said, "time": region.begin, **end}
 
 
-def token_of(at: Grafana, context: RunContext) -> str:
-    """Look it up. Raises `NotSent`."""
-    try:
-        return context.resolve(at.token)
-    except ConfigError as error:
-        raise NotSent(str(error)) from None
-
-
 def call(at: Grafana, token: str, method: str, path: str, body: object = None, *, seconds: float) -> Any:
     """The answer of the API of annotations. Raises `NotSent`, or `ValueError` if it is no JSON."""
     answer = ask(
         method,
         f"{at.url}/api/annotations{path}",
         headers={"Authorization": f"Bearer {token}"},
-        body=None if body is None else json.dumps(body).encode(),
-        tls=tls_of(at.ca, strict=at.strict) if at.url.startswith("https:") else None,
+        body=body,
+        trust=at,
         seconds=seconds,
         answer_bytes=_ANSWER_BYTES,
     )

@@ -21,11 +21,10 @@ from urllib.parse import quote
 
 from orchestrator.around.story import Seen
 from orchestrator.around.ways import RunContext
-from orchestrator.around.web import NotSent, ask, tls_of
+from orchestrator.around.web import NotSent, ask
 from orchestrator.around.worker import Worker
 from orchestrator.bounded_http import basic
 from orchestrator.config.around import Alertmanager
-from orchestrator.errors import ConfigError
 from orchestrator.formats import stamp
 from orchestrator.untrusted import one_line
 
@@ -480,21 +479,18 @@ def call(
 ) -> bytes:
     """One request to the API. Raises `NotSent`."""
     headers = {}
-    try:
-        if at.auth is not None:
-            login = context.resolve(at.auth)
-            context.learn(login.partition(":")[2])
-            headers["Authorization"] = basic(login)
-        elif at.bearer is not None:
-            headers["Authorization"] = f"Bearer {context.resolve(at.bearer)}"
-    except ConfigError as error:
-        raise NotSent(str(error)) from None
+    if at.auth is not None:
+        login = context.secret(at.auth)
+        context.learn(login.partition(":")[2])
+        headers["Authorization"] = basic(login)
+    elif at.bearer is not None:
+        headers["Authorization"] = f"Bearer {context.secret(at.bearer)}"
     return ask(
         method,
         f"{at.url}/api/v2/{path}",
         headers=headers,
-        body=None if body is None else json.dumps(body).encode(),
-        tls=tls_of(at.ca, strict=at.strict) if at.url.startswith("https:") else None,
+        body=body,
+        trust=at,
         seconds=seconds,
         answer_bytes=_SILENCES_BYTES,
     )

@@ -63,6 +63,13 @@ class RunContext:
     cluster: str
     run: str
 
+    def secret(self, reference: SecretReference) -> str:
+        """The value of a reference, for a request. Raises `NotSent`."""
+        try:
+            return self.resolve(reference)
+        except ConfigError as error:
+            raise NotSent(str(error)) from None
+
     def body(self, message: Message, text: str) -> dict[str, object]:
         """The JSON object of a message."""
         about = {"on": str(message.on), "text": text, "cluster": self.cluster, "run": self.run}
@@ -166,8 +173,8 @@ def _post(to: _Resolved, body: Mapping[str, object], seconds: float) -> None:
         "POST",
         plain,
         headers=headers,
-        body=json.dumps(body, allow_nan=False).encode(),
-        tls=tls_of(to.target.ca, strict=to.target.strict) if parts.scheme == "https" else None,
+        body=body,
+        trust=to.target,
         seconds=seconds,
     )
 
@@ -225,7 +232,7 @@ class _SecureSmtp(_Smtp, smtplib.SMTP_SSL):
 def _mail(to: _Resolved, letter: EmailMessage, seconds: float) -> None:
     parts = urlsplit(to.url)
     host, port = parts.hostname or "", parts.port or _SUBMISSION[parts.scheme]
-    tls = tls_of(to.target.ca, strict=to.target.strict)
+    tls = tls_of(to.target)
     server: smtplib.SMTP | None = None
     late = Timer(seconds, lambda: _cut(server))  # the library limits single reads alone
     late.daemon = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Mapping
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 import urllib3
 
 from orchestrator.bounded_http import FAULTS, Bounds, bounded, exchange, fault
+from orchestrator.config.around import Trust
 from orchestrator.tls import tls_context
 
 ANSWER_BYTES: Final = 64 * 1024
@@ -30,12 +32,12 @@ class NotSent(Exception):  # noqa: N818  (names what happened)
         self.again, self.status = again, status
 
 
-def tls_of(ca: str | None, *, strict: bool) -> ssl.SSLContext:
+def tls_of(trust: Trust) -> ssl.SSLContext:
     """What checks certificates. Raises `NotSent` if the file of `ca` cannot be used."""
     try:
-        return tls_context(ca=ca, strict=strict)
+        return tls_context(ca=trust.ca, strict=trust.strict)
     except OSError as error:
-        raise NotSent(f"{ca}: {error.strerror or type(error).__name__}") from None
+        raise NotSent(f"{trust.ca}: {error.strerror or type(error).__name__}") from None
 
 
 def ask(
@@ -43,8 +45,8 @@ def ask(
     url: str,
     *,
     headers: Mapping[str, str],
-    body: bytes | None,
-    tls: ssl.SSLContext | None,
+    body: object = None,
+    trust: Trust,
     seconds: float,
     answer_bytes: int = ANSWER_BYTES,
 ) -> bytes:
@@ -54,14 +56,15 @@ def ask(
         method: of HTTP.
         url: without a user.
         headers: for logging in.
-        body: JSON, or None.
-        tls: checks certificates; None for plain HTTP.
+        body: sent as JSON; None for nothing.
+        trust: how certificates are checked.
         seconds: limit of the exchange.
         answer_bytes: limit of the answer.
 
     Raises:
         NotSent: there is none.
     """
+    tls = tls_of(trust) if url.startswith("https:") else None
     manager = urllib3.PoolManager(num_pools=1, maxsize=1, ssl_context=tls)
     try:
         answered = exchange(
@@ -69,7 +72,7 @@ def ask(
             method,
             urllib3.util.parse_url(url).request_uri,
             headers={"Content-Type": "application/json", "User-Agent": "orchestrate", **headers},
-            body=body,
+            body=None if body is None else json.dumps(body, allow_nan=False).encode(),
             bounds=Bounds(connect=seconds, silence=seconds, whole=seconds, answer_bytes=answer_bytes),
         )
     except FAULTS as error:

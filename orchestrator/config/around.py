@@ -43,8 +43,6 @@ LONGEST_HOOK_SECONDS: Final = 60.0
 WEB: Final = ("http", "https")
 MAIL: Final = ("smtp", "smtps")
 
-_TEMPLATE: Final = ("cluster", "run", "on", "text")
-
 
 class On(StrEnum):
     """What a message is about."""
@@ -109,12 +107,17 @@ def _url(value: object) -> str | SecretReference:
     return str(value)
 
 
-def _template(text: str) -> str:
-    unknown = [word for word in re.findall(r"\{(\w*)\}", text) if word not in _TEMPLATE]
+def _filled_by(text: str, known: Sequence[str]) -> str:
+    """The template, if it has these placeholders alone."""
+    unknown = [word for word in re.findall(r"\{(\w*)\}", text) if word not in known]
     if unknown:
-        known = ", ".join(f"`{{{word}}}`" for word in _TEMPLATE)
-        raise ValueError(f"`{{{unknown[0]}}}` is no placeholder here: there are {known}")
+        listed = ", ".join(f"`{{{word}}}`" for word in known)
+        raise ValueError(f"`{{{unknown[0]}}}` is no placeholder here: there are {listed}")
     return text
+
+
+def _template(text: str) -> str:
+    return _filled_by(text, ("cluster", "run", "on", "text"))
 
 
 def _short(seconds: float) -> float:
@@ -183,11 +186,7 @@ def _matchers(sets: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
         for label, value in matchers.items():
             if re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label) is None:
                 raise ValueError("labels are letters, digits and `_`")
-            unknown = [word for word in re.findall(r"\{(\w*)\}", value) if word not in ("host", "node")]
-            if unknown:
-                raise ValueError(
-                    f"`{{{unknown[0]}}}` is no placeholder here: there are `{{host}}` and `{{node}}`"
-                )
+            _filled_by(value, ("host", "node"))
         if not any(matchers.values()):
             raise ValueError("an item matches empty labels alone: it would silence almost every alert")
     return sets
@@ -285,12 +284,26 @@ MOMENTS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Trust:
+    """How the certificate of a server is checked.
+
+    Attributes:
+        ca: file of authorities instead of the system's.
+        strict: by RFC 5280, too.
+    """
+
+    ca: str | None = None
+    strict: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(Trust):
     """Where messages are sent.
 
     Attributes:
         name: without secrets, unique among the targets of a run.
         url: or the reference to it.
+        after: seconds that a hold lasts before it is reported.
         text: template.
     """
 
@@ -301,13 +314,16 @@ class Target:
     text: str
     password: SecretReference | None = None
     bearer: SecretReference | None = None
-    ca: str | None = None
-    strict: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHook:
-    """A command of a playbook about the run."""
+    """A command of a playbook about the run.
+
+    Attributes:
+        folder: in which it runs.
+        after: as of a target; `timeout`: in seconds, too.
+    """
 
     name: str
     run: str
@@ -318,20 +334,10 @@ class RunHook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alertmanager:
-    """Where alerts are silenced.
-
-    Attributes:
-        auth: reference to `user:password`; `bearer`: to a token.
-    """
+class Server(Trust):
+    """A server around a run."""
 
     url: str
-    matchers: tuple[Mapping[str, str], ...]
-    at_most: float
-    auth: SecretReference | None = None
-    bearer: SecretReference | None = None
-    ca: str | None = None
-    strict: bool = True
 
     @property
     def name(self) -> str:
@@ -340,18 +346,26 @@ class Alertmanager:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grafana:
+class Alertmanager(Server):
+    """Where alerts are silenced.
+
+    Attributes:
+        matchers: labels and values of each silence.
+        at_most: seconds that a wave is silenced in all.
+        auth: reference to `user:password`; `bearer`: to a token.
+    """
+
+    matchers: tuple[Mapping[str, str], ...]
+    at_most: float
+    auth: SecretReference | None = None
+    bearer: SecretReference | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grafana(Server):
     """Where annotations are made."""
 
-    url: str
     token: SecretReference
-    ca: str | None = None
-    strict: bool = True
-
-    @property
-    def name(self) -> str:
-        """Its name in events."""
-        return _usual_name(self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from orchestrator.around.annotations import call as ask_grafana
-from orchestrator.around.annotations import token_of
 from orchestrator.around.outbox import SEND_SECONDS
 from orchestrator.around.silence import call as ask_alertmanager
 from orchestrator.around.ways import require_usable
@@ -457,7 +456,7 @@ def _surroundings(around: Around, ports: FilePorts) -> Iterator[Check]:
     if grafana is not None:
 
         def listed() -> None:
-            ask_grafana(grafana, token_of(grafana, context), "GET", "?limit=1", seconds=SEND_SECONDS)
+            ask_grafana(grafana, context.secret(grafana.token), "GET", "?limit=1", seconds=SEND_SECONDS)
 
         yield check("annotations", "grafana", grafana.name, listed, "make annotations")
 
