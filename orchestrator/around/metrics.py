@@ -56,7 +56,7 @@ class Figures:
         self._seconds: float | None = None
         self._nodes: dict[str, str] = {}
         self._wave = self._waves = 0
-        self._bytes = Counter[str]()
+        self._bytes = Counter(copied=0, reused=0)
         self._holds = Holds[None]()
         self._alerts: set[str] = set()
         self._undelivered = Counter[str]()
@@ -102,47 +102,28 @@ class Figures:
         if self.gone or self._seconds is not None:
             now = self._at
         seconds = now - self._attempt if self._seconds is None else self._seconds
+        outcomes = {one: one == self._outcome for one in OUTCOMES}
         nodes = Counter(self._nodes.values())
+        phases = {one: nodes[one] for one in NODE_PHASES}
         alerts = Counter(alert.partition("{")[0] for alert in self._alerts)
-        found: list[tuple[str, str, Iterable[Sample]]] = [
-            ("run_info", "The last run of the cluster.", [({"run": self._run}, 1)]),
-            (
-                "run_outcome",
-                "1 for the outcome of the last run, or for running.",
-                [({"outcome": one}, float(one == self._outcome)) for one in OUTCOMES],
-            ),
-            (
-                "run_nodes",
-                "Nodes of the last run by phase.",
-                [({"phase": one}, nodes[one]) for one in NODE_PHASES],
-            ),
-            ("run_start_timestamp_seconds", "When the last run began.", [({}, self._started)]),
-            ("run_seconds", "Duration of the last attempt at it.", [({}, seconds)]),
-            ("run_wave", "Number of its latest wave.", [({}, self._wave)]),
-            ("run_waves_planned", "Waves of its plan; 0 without a plan.", [({}, self._waves)]),
-            (
-                "run_bytes",
-                "Bytes of the copies that recovered, by how.",
-                [({"how": one}, self._bytes[one]) for one in ("copied", "reused")],
-            ),
-            ("run_holds", "Predicates and gates that hold it now.", [({}, len(self._holds.open))]),
-            ("run_held_seconds", "How long it was held in all.", [({}, self._holds.seconds(now))]),
+        lost = self._undelivered
+        found = (
+            ("run_info", "The last run of the cluster.", _by("run", {self._run: 1})),
+            ("run_outcome", "1 for the outcome of the last run, or for running.", _by("outcome", outcomes)),
+            ("run_nodes", "Nodes of the last run by phase.", _by("phase", phases)),
+            ("run_start_timestamp_seconds", "When the last run began.", _one(self._started)),
+            ("run_seconds", "Duration of the last attempt at it.", _one(seconds)),
+            ("run_wave", "Number of its latest wave.", _one(self._wave)),
+            ("run_waves_planned", "Waves of its plan; 0 without a plan.", _one(self._waves)),
+            ("run_bytes", "Bytes of the copies that recovered, by how.", _by("how", self._bytes)),
+            ("run_holds", "Predicates and gates that hold it now.", _one(len(self._holds.open))),
+            ("run_held_seconds", "How long it was held in all.", _one(self._holds.seconds(now))),
             ("run_waiting_seconds", "How long it has waited, by phase and predicate.", self._waits(now)),
-            (
-                "run_alerts",
-                "Alerts that closed a gate of it, by name.",
-                [({"alert": one}, alerts[one]) for one in sorted(alerts)],
-            ),
-            (
-                "run_undelivered",
-                "Messages, silences and files that were not delivered, by target.",
-                [({"target": one}, self._undelivered[one]) for one in sorted(self._undelivered)],
-            ),
-            ("updated_timestamp_seconds", "When the last run last gave a sign of life.", [({}, now)]),
-        ]
-        if self._last_success is not None:
-            done: list[Sample] = [({}, self._last_success)]
-            found.append(("last_success_timestamp_seconds", "When a run was last done.", done))
+            ("run_alerts", "Alerts that closed a gate of it, by name.", _by("alert", alerts)),
+            ("run_undelivered", "Messages, silences, files not delivered, by target.", _by("target", lost)),
+            ("updated_timestamp_seconds", "When the last run last gave a sign of life.", _one(now)),
+            ("last_success_timestamp_seconds", "When a run was last done.", _one(self._last_success)),
+        )
         for name, meaning, samples in found:
             own: list[Sample] = [({"cluster": self._cluster, **labels}, value) for labels, value in samples]
             yield f"orchestrate_{name}", meaning, own
@@ -154,6 +135,14 @@ class Figures:
         predicates = {str(hold["predicate"]) for hold in self._waiting["holds"]} or {""}
         phase = str(self._waiting["phase"])
         return [({"phase": phase, "predicate": one}, seconds) for one in sorted(predicates)]
+
+
+def _one(value: float | None) -> list[Sample]:
+    return [] if value is None else [({}, value)]
+
+
+def _by(label: str, values: Mapping[str, float]) -> list[Sample]:
+    return [({label: name}, value) for name, value in sorted(values.items())]
 
 
 def text_of(figures: Iterable[Figures], now: float) -> str:
