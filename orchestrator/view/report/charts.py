@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
 
 from orchestrator.formats import counted, duration, size
-from orchestrator.view.report.facts import STEPS, Facts, spans
+from orchestrator.view.report.facts import STEPS, Facts, seconds_of, spans
 
 FEW: Final = 40
 """So many nodes have a line with their name; of more, each is a thin bar, and the slow ones are named."""
@@ -238,7 +238,7 @@ def _percent(part: float, whole: float) -> float:
 def _steps(node: Facts, top: float) -> list[dict[str, Any]]:
     found, x = list[dict[str, Any]](), 0.0
     for step in STEPS.values():
-        seconds = node[f"{step.replace(' ', '_')}_seconds"] or 0.0
+        seconds = node[seconds_of(step)] or 0.0
         if seconds:
             found.append({"step": step, "x": x, "w": _percent(seconds, top), "text": duration(seconds)})
             x = round(x + found[-1]["w"], 2)

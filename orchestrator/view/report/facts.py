@@ -80,7 +80,7 @@ def as_json(facts: Any) -> Any:
 def rows_of(facts: Facts) -> list[dict[str, object]]:
     """The nodes of a run as rows of a table, in the order of their turns."""
     of_run = {name: facts[name] for name in ("run", "cluster", "version")}
-    steps = [_seconds_of(step) for step in STEPS.values()]
+    steps = [seconds_of(step) for step in STEPS.values()]
     return [
         {
             **of_run,
@@ -93,8 +93,8 @@ def rows_of(facts: Facts) -> list[dict[str, object]]:
     ]
 
 
-def _seconds_of(step: str) -> str:
-    """The name of its field: `start_and_join_seconds`."""
+def seconds_of(step: str) -> str:
+    """The name of the field of a node with the seconds of a step: `start_and_join_seconds`."""
     return f"{step.replace(' ', '_')}_seconds"
 
 
@@ -192,7 +192,7 @@ class _Story:
 
     def _node(self, name: str) -> Facts:
         if name not in self.nodes:
-            steps = dict.fromkeys(map(_seconds_of, STEPS.values()))
+            steps = dict.fromkeys(map(seconds_of, STEPS.values()))
             moved = dict.fromkeys(("bytes_reused", "bytes_copied", "operations_replayed"))
             named = {"node": name, "zone": None, "wave": None, "phase": "pending", "why": ""}
             times = {"seconds": None, "predicted_seconds": None, "slow": False}
@@ -237,7 +237,7 @@ class _Story:
         node["seconds"] = record["seconds"]
         stops = [at for at, turn in enumerate(node["turns"]) if turn["step"] == "stop"]
         for turn in node["turns"][stops[-1] :] if stops else ():
-            name = _seconds_of(turn["step"])
+            name = seconds_of(turn["step"])
             node[name] = (node[name] or 0.0) + (turn["ended"] or self.at) - turn["began"]
 
     # Holds and gates --------------------------------------------------------------------------------------

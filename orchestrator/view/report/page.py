@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from orchestrator.formats import counted, duration, listed, size
 from orchestrator.holds import GATES_OPEN
 from orchestrator.view.report import charts
-from orchestrator.view.report.facts import SLOW, STEPS, Facts, shown
+from orchestrator.view.report.facts import SLOW, STEPS, Facts, seconds_of, shown
 
 OUTCOMES: Final[Mapping[str | None, tuple[str, str]]] = {
     "done": ("good", "done"),
@@ -98,7 +98,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(duration=duration, size=size, shown=shown, listed=listed)
-    found.globals.update(counted=counted, outcomes=OUTCOMES, most=_LISTED)
+    found.globals.update(counted=counted, seconds_of=seconds_of, outcomes=OUTCOMES, most=_LISTED)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.runs.simulated import Simulation
-from orchestrator.view.report.facts import STEPS, as_json
+from orchestrator.view.report.facts import STEPS, as_json, seconds_of
 from orchestrator.view.report.page import OUTCOMES, run_page
 from orchestrator.view.text import counted, duration, listed, size
 from tests.simulation import reported
@@ -131,7 +131,7 @@ def _attempts(told: dict[str, Any], page: Page) -> None:
 
 
 def _nodes(told: dict[str, Any], page: Page) -> None:
-    steps = {step.capitalize(): f"{step.replace(' ', '_')}_seconds" for step in STEPS.values()}
+    steps = {step.capitalize(): seconds_of(step) for step in STEPS.values()}
     times = {**steps, "In all": "seconds", "Predicted": "predicted_seconds"}
     rows = page.rows("Nodes")
     assert rows == [
