@@ -52,12 +52,17 @@ def facts_of_run(
     begun = next((one.event for one in records if isinstance(one.event, RunStarted)), None)
     if begun is None:
         raise JournalError(f"run {run} was killed before it began: there is nothing to report")
-    clean = cache(lambda text: visible(redact(text)))
+    clean = clean_for(redact)
     facts = facts_of(_public(records, begun.policy.kind, clean), outcome=outcome, now=now)
     elsewhere = facts["outcome"] == Outcome.RESTORED.value and facts["attempts"][-1]["outcome"] is None
     if now is None and not elsewhere:
         facts["next"] = cleaned(_next(run, records), clean)
     return facts
+
+
+def clean_for(redact: Callable[[str], str]) -> Callable[[str], str]:
+    """What makes texts fit for pages: no secrets, and no characters that change how others are shown."""
+    return cache(lambda text: visible(redact(text)))
 
 
 def _next(run: str, records: Sequence[Record]) -> dict[str, str] | None:

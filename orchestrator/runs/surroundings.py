@@ -5,7 +5,7 @@ It is beside the run: an error of it is a warning, and the run goes on without i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from orchestrator.around.beside import Beside
@@ -23,6 +23,7 @@ from orchestrator.ports import Clock, Reporter
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import RunEntry
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import Sentences, waiting_object
 from orchestrator.view.summary import summary, summary_lines
@@ -63,14 +64,18 @@ def surrounded(
     )
 
 
+def last_success(runs: Iterable[RunEntry]) -> float | None:
+    """When one of them was last done, in seconds since the epoch; None if none was."""
+    return max((run.ended for run in runs if run.outcome is Outcome.DONE and run.ended), default=None)
+
+
 def _last_success(connection: Connection) -> float | None:
-    """When a run of the cluster was last done, by the state; None if it has none."""
+    """The same of the cluster of a run, by its state."""
     try:
         with connection.state(Access.READ) as store:
-            runs = store.runs(cluster=connection.ports.name)
+            return last_success(store.runs(cluster=connection.ports.name))
     except JournalError:
         return None
-    return max((run.ended for run in runs if run.outcome is Outcome.DONE and run.ended), default=None)
 
 
 def require_surroundings(connection: Connection, playbook: str) -> None:

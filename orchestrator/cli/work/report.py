@@ -19,7 +19,7 @@ from orchestrator.model.event import Record, RunStarted
 from orchestrator.redact import Redactor, cleaned
 from orchestrator.runs.find_run import Wanted, find_run, histories
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.report import facts_of_run, page_of, write_page
+from orchestrator.runs.report import clean_for, facts_of_run, page_of, write_page
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive
 from orchestrator.runtime.store import StateStore
@@ -85,9 +85,7 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
 
             redact = redactor(context, store, [one for _, records in past for one in records[:1]], cluster)
             links = _links(store, html, [one.run for one in runs])
-            write_page(
-                html, history_page(cleaned(history_object(runs), lambda text: visible(redact(text))), links)
-            )
+            write_page(html, history_page(cleaned(history_object(runs), clean_for(redact)), links))
             _say_path(html, context, output)
     if output is Tabular.JSON:
         for line in history_object(runs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,13 +20,13 @@ from orchestrator.errors import ExitCode, JournalError, OrchestratorError, Usage
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor, cleaned
-from orchestrator.runs.report import facts_of_run
+from orchestrator.runs.report import clean_for, facts_of_run
+from orchestrator.runs.surroundings import last_success
 from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.serve.board import METRICS, Board, Look, Shown
-from orchestrator.untrusted import visible
 from orchestrator.view.history import PastRun, history_object, past_run
 from orchestrator.view.report.facts import as_json
 from orchestrator.view.report.page import history_page, run_page
@@ -173,15 +173,13 @@ class Looks:
 
     def _metrics(self, store: StateStore, entries: Sequence[RunEntry]) -> str:
         """Of the last run of each cluster; of one whose journal is damaged there are none."""
-        newest: dict[str, RunEntry] = {}
-        done: dict[str, float] = {}
+        by_cluster: dict[str, list[RunEntry]] = {}
         for entry in entries:
-            newest.setdefault(entry.cluster, entry)
-            if entry.outcome is Outcome.DONE and entry.ended is not None:
-                done[entry.cluster] = max(entry.ended, done.get(entry.cluster, 0.0))
+            by_cluster.setdefault(entry.cluster, []).append(entry)
         counted: dict[str, tuple[Figures, int]] = {}
-        for cluster, entry in newest.items():
-            figures, last = self._counted.get(entry.run) or (Figures(cluster, done.get(cluster)), 0)
+        for cluster, own in by_cluster.items():
+            entry = own[0]
+            figures, last = self._counted.get(entry.run) or (Figures(cluster, last_success(own)), 0)
             try:
                 records = store.replay(entry.run, after=last)
             except JournalError:
@@ -224,7 +222,7 @@ class Looks:
                 {name: getattr(entry, name) for name in own} for entry in entries if entry.run in alive
             ]
             links = {entry.run: f"runs/{quote(entry.run, safe='')}" for entry in entries}
-            clean = cleaned({"runs": past, "under_way": under_way, "faults": faults}, _clean(Redactor()))
+            clean = cleaned({"runs": past, "under_way": under_way, "faults": faults}, clean_for(Redactor()))
             html = history_page(clean["runs"], links, live=clean)
             self._listing = key, Shown(html=html, data=clean)
         return self._listing[1]
@@ -237,11 +235,6 @@ class Looks:
             return past_run(store.replay(entry.run), entry.outcome, unwritten=entry.unwritten)
         except JournalError as error:
             return str(error)
-
-
-def _clean(redact: Callable[[str], str]) -> Callable[[str], str]:
-    """Without secrets, and without characters that change how others are shown."""
-    return lambda text: visible(redact(text))
 
 
 def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool, gone: bool) -> Shown:
@@ -257,5 +250,5 @@ def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool, gone
         alive=False if gone else (provably_alive(entry.process) or None),
         restored=entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED,
     )
-    said = cleaned(status, _clean(redact))
+    said = cleaned(status, clean_for(redact))
     return Shown(html=run_page(facts, status=said), data={"status": said, "report": as_json(facts)})
