@@ -173,7 +173,6 @@ def test_a_certificate_is_checked(tls: ssl.SSLContext, files: Path) -> None:
 )
 def test_no_reason_holds_a_secret(url: str) -> None:
     error = why(parse_reference("env:URL"), QUICK, by=run_context(URL=url))
-    assert SECRET not in f"{error}{error.__cause__}{error.__context__!r}"[: len(str(error))]
     assert SECRET not in str(error)
 
 
