@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, Field, PlainValidator, StrictBool, WithJsonSchema, model_validator
@@ -392,19 +392,22 @@ class Around:
         return tuple(one for one in found if isinstance(one, SecretReference))
 
 
+def _placed(spec: Spec, folder: Path) -> dict[str, Any]:
+    """The values of a mapping, with paths that start at the folder of its file."""
+
+    def one(name: str, value: object) -> object:
+        if isinstance(value, SecretReference):
+            return absolute(value, folder)
+        return at_home(value, folder) if name == "ca" and isinstance(value, str) else value
+
+    return {name: one(name, value) for name, value in spec}
+
+
 def targets_in(specs: Sequence[NotifySpec], folder: Path) -> tuple[Target, ...]:
     """The targets of a file; relative paths in them start at the file's folder."""
     return tuple(
         Target(
-            name=spec.name or _usual_name(spec.url),
-            url=absolute(spec.url, folder) if isinstance(spec.url, SecretReference) else spec.url,
-            on=frozenset(spec.on),
-            after=spec.after,
-            text=spec.text,
-            password=absolute(spec.password, folder) if spec.password else None,
-            bearer=absolute(spec.bearer, folder) if spec.bearer else None,
-            ca=at_home(spec.ca, folder) if spec.ca else None,
-            strict=spec.strict,
+            **{**_placed(spec, folder), "name": spec.name or _usual_name(spec.url), "on": frozenset(spec.on)}
         )
         for spec in specs
     )
@@ -412,27 +415,12 @@ def targets_in(specs: Sequence[NotifySpec], folder: Path) -> tuple[Target, ...]:
 
 def alertmanager_in(spec: SilenceSpec | None, folder: Path) -> Alertmanager | None:
     """The Alertmanager of a file; relative paths in it start at the file's folder."""
-    if spec is None:
-        return None
-    at = spec.alertmanager
-    return Alertmanager(
-        url=at.url,
-        matchers=at.matchers,
-        at_most=at.at_most,
-        auth=absolute(at.auth, folder) if at.auth else None,
-        bearer=absolute(at.bearer, folder) if at.bearer else None,
-        ca=at_home(at.ca, folder) if at.ca else None,
-        strict=at.strict,
-    )
+    return None if spec is None else Alertmanager(**_placed(spec.alertmanager, folder))
 
 
 def grafana_in(spec: AnnotationsSpec | None, folder: Path) -> Grafana | None:
     """The Grafana of a file; relative paths in it start at the file's folder."""
-    if spec is None:
-        return None
-    at = spec.grafana
-    ca = at_home(at.ca, folder) if at.ca else None
-    return Grafana(url=at.url, token=absolute(at.token, folder), ca=ca, strict=at.strict)
+    return None if spec is None else Grafana(**_placed(spec.grafana, folder))
 
 
 def named_apart(targets: Sequence[Target]) -> tuple[Target, ...]:
@@ -463,11 +451,9 @@ def hooks_in(hooks: object, folder: Path) -> tuple[RunHook, ...]:
             found.append(
                 RunHook(
                     name=f"hook {moment}" if number == 1 else f"hook {moment} {number}",
-                    run=spec.run,
                     folder=str(folder),
                     on=frozenset(on),
-                    after=spec.after,
-                    timeout=spec.timeout,
+                    **dict(spec),
                 )
             )
     return tuple(found)
