@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,7 +22,7 @@ _LATE: Final = 10.0
 _KEPT: Final = 300.0
 """A run that nobody has asked for so long, in seconds, is not looked at."""
 _MOST: Final = 30
-"""Runs looked at: those that were asked for last."""
+"""Runs that one look takes: their journals are in memory. If more are asked for, they take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,8 @@ class Board:
     ) -> None:
         self._look, self.every, self._late = look, every, late
         self._asked: dict[str, float] = {}
+        self._waiting = Counter[str]()
+        self._taken: frozenset[str] = frozenset()
         self._begun = self._ended = 0
         self._over = float("-inf")
         self._wanted, self._news = asyncio.Event(), asyncio.Condition()
@@ -90,45 +93,60 @@ class Board:
             await self._wanted.wait()
             self._wanted.clear()
             self._begun += 1
+            runs = self._runs()
             try:
-                self.last = await asyncio.to_thread(self._look, self._runs())
+                self.last = await asyncio.to_thread(self._look, runs)
                 self.trouble = ""
             except OrchestratorError as error:
                 self.trouble = str(error)
             except Exception as defect:  # noqa: BLE001  (said to every viewer; the next look may be better)
                 self.trouble = f"a defect of this program: {type(defect).__name__}: {defect}"
-            self._ended, self._over = self._begun, time.monotonic()
+            self._ended, self._over, self._taken = self._begun, time.monotonic(), frozenset(runs)
+            if not self._waiting.keys() <= self._taken:
+                self._wanted.set()
             async with self._news:
                 self._news.notify_all()
             await asyncio.sleep(self.every)  # another process writes the state, and tells no one
 
     def _runs(self) -> list[str]:
-        """The runs that somebody looks at."""
+        """The runs of the next look: those that have been waited for longest, then those asked for last."""
         since = time.monotonic() - _KEPT
-        recent = sorted((at, run) for run, at in self._asked.items() if at >= since)[-_MOST:]
-        self._asked = {run: at for at, run in recent}
-        return list(self._asked)
+
+        def turn(run: str) -> tuple[bool, float]:
+            return (False, self._asked[run]) if run in self._waiting else (True, -self._asked[run])
+
+        taken = sorted((run for run, at in self._asked.items() if at >= since), key=turn)[:_MOST]
+        self._asked = {run: at for run, at in self._asked.items() if run in taken or run in self._waiting}
+        return taken
 
     async def fresh(self, run: str | None = None) -> None:
         """Wait for a look that is new enough, and of which this run is a part; or for trouble."""
         now = time.monotonic()
-        included = run is None or run in self._asked
-        if run is not None:
+        if run is not None and run not in self._waiting:
             self._asked[run] = now
-        if included and now - self._over < self.every:
+        if self.has(run) and now - self._over < self.every:
             return
         next_one = self._begun + 1
+        self._waiting.update(() if run is None else (run,))
         self._wanted.set()
         try:
             async with asyncio.timeout(self._late + self.every), self._news:
-                await self._news.wait_for(lambda: self._ended >= next_one)
+                await self._news.wait_for(lambda: self._ended >= next_one and self.has(run))
         except TimeoutError:
-            self.trouble = self.trouble or f"nothing could be read for {self._late:.0f} s"
+            if self._ended < next_one:
+                self.trouble = self.trouble or f"nothing could be read for {self._late:.0f} s"
+        finally:
+            self._waiting -= Counter(() if run is None else (run,))
+
+    def has(self, run: str | None) -> bool:
+        """Whether a run was a part of the last look."""
+        return run is None or run in self._taken
 
     def trouble_of(self, run: str | None) -> str:
         """What is wrong with the page of a run, or of the list; empty if nothing is."""
         fault = self.last.faults.get(run, "") if self.last is not None and run is not None else ""
-        return self.trouble or fault
+        crowd = "" if self.has(run) else f"more than {_MOST} runs are asked for at a time"
+        return self.trouble or fault or crowd
 
     def close(self) -> None:
         """Let viewers that wait for news go."""

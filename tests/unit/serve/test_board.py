@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -83,6 +83,29 @@ def test_a_run_is_in_the_look_that_its_viewer_waits_for() -> None:
         assert board.shown("none") is None
 
     kept(board, viewing())
+
+
+def test_more_runs_than_one_look_takes_are_all_shown() -> None:
+    """Viewers of each, at once and for a while: no page is said not to exist, and the look stays small."""
+    state = State()
+    board = Board(state.look, every=0.01)
+    missed: list[str] = []
+
+    async def following(run: str) -> None:
+        for _ in range(5):
+            await board.fresh(run)
+            if board.shown(run) is None:
+                missed.append(run)
+            await asyncio.sleep(board.every)
+
+    kept(board, viewing=_gathered(following(f"r{number}") for number in range(100)))
+    assert missed == []
+    assert max(map(len, state.looks)) == 30
+    assert not board.trouble
+
+
+async def _gathered(each: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*each)
 
 
 def test_trouble_is_said_with_what_was_read_before_and_passes() -> None:
