@@ -13,11 +13,14 @@ from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.errors import UsageError
 
 _VIEWERS: Final = 300
 """Connections at a time; a further one is refused with 503."""
+ASKING: Final = 10.0
+"""Seconds that a client has for a request, until its head is whole; the library has no limit for that."""
 _LEAVING: Final = 3
 """Seconds that viewers have to leave after a signal."""
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -66,6 +69,38 @@ class Address:
             raise UsageError(f"--listen {self.named}:{self.port}: {error.strerror or error}") from None
 
 
+class Connection(H11Protocol):
+    """A connection whose client has so long to ask: one that asks for nothing takes the place of a viewer."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client is here."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request, or all of it."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has left."""
+        super().connection_lost(exc)
+        self._heard()
+
+    def _wait(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None at first
+            self._heard()
+        elif self._late is None:
+            self._late = self.loop.call_later(ASKING, self.transport.close)
+
+    def _heard(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
 class _Server(uvicorn.Server):
     """Signals are this program's own: uvicorn's would end it as if it had been interrupted."""
 
@@ -99,6 +134,7 @@ def run(
     # No access log: it has addresses of people and nothing that the operator of a cluster needs.
     config = uvicorn.Config(
         app,
+        http=Connection,
         log_level="warning",
         access_log=False,
         server_header=False,
