@@ -127,6 +127,8 @@ def application(board: Board, *, hosts: Collection[str], token: str | None = Non
         shown = await _shown(board, request)
         if isinstance(shown, Response) and not board.trouble_of(_run_of(request)):
             return shown  # there is no such run
+        if request.method == "HEAD":  # it would be sent nothing for ever
+            return Response(media_type="text/event-stream")
         return StreamingResponse(_events(board, _run_of(request)), media_type="text/event-stream")
 
     async def metrics(_request: Request) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import shutil
 import signal
@@ -102,6 +103,16 @@ def test_pages_load_nothing_from_elsewhere_nor_from_the_root(server: Served) -> 
         assert 'href="/' not in answer.text
         assert "http://" not in answer.text
         assert "https://" not in answer.text
+
+
+def test_a_look_at_the_head_of_events_ends(server: Served) -> None:
+    at = urllib3.util.parse_url(server.at).netloc
+    with closing(http.client.HTTPConnection(at, timeout=20.0)) as client:
+        for path in ("/events", f"/runs/{RUN}/events", "/healthz"):
+            client.request("HEAD", path)
+            answer = client.getresponse()
+            assert (answer.status, answer.read()) == (200, b"")
+        assert client.sock is not None, "one connection has them all"
 
 
 def test_no_route_writes(ended: Console, server: Served) -> None:
