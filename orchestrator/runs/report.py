@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.engine.fold import replay
-from orchestrator.errors import JournalError, UsageError
+from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.model.event import Record, RunStarted, WaveStarted
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.redact import cleaned
 from orchestrator.runs.connection import Connection
-from orchestrator.runs.files import write_own
+from orchestrator.runs.files import require_place, write_own
 from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateStore
@@ -25,6 +25,8 @@ from orchestrator.view.progress import left_to_do, not_restored
 from orchestrator.view.report.facts import REPORTED, Facts, facts_of
 from orchestrator.view.reporters import Sentences
 
+_PAGE: Final = b"<!doctype html>"
+"""How a page begins: no other file is replaced by one."""
 _OF_A_GROUP: Final = 0o2020
 """The mode of a folder that a group shares: its members may write, and what is made in it is the group's."""
 
@@ -119,7 +121,7 @@ def write_page(path: Path, text: str, *, folder: Path | None = None) -> None:
         folder: to create. Beside a state that a group shares, the group may write it: colleagues resume runs.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: it cannot be written, or another file, such as the state, would be lost by it.
         OSError: the folder cannot be made.
     """
     if folder is not None and not folder.exists():
@@ -128,6 +130,11 @@ def write_page(path: Path, text: str, *, folder: Path | None = None) -> None:
         folder.mkdir()
         shared = folder.parent.stat().st_mode & _OF_A_GROUP == _OF_A_GROUP
         folder.chmod(_OF_A_GROUP | 0o750 if shared else 0o700)
+    require_place(path, "page")
+    with suppress(OSError), path.open("rb") as stream:  # what cannot be read is no obstacle
+        begin = stream.read(len(_PAGE))
+        if begin and begin.lower() != _PAGE:
+            raise ConfigError("the page cannot be saved: another file is there", file=str(path))
     write_own(path, text, "page")
 
 

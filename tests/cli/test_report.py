@@ -71,7 +71,7 @@ def test_figures_are_printed_without_a_page(console: Console) -> None:
 def test_a_page_goes_to_the_file_that_is_named(console: Console) -> None:
     ended_run(console)
     wanted = console.folder / "report.html"
-    wanted.write_text("an older page")
+    wanted.write_text("<!doctype html>an older page")
     said = console.run("report", "--html", "report.html", "--output", "csv")
     assert said.err == "report: report.html\n"
     assert len(rows(said)) == 3
@@ -81,6 +81,22 @@ def test_a_page_goes_to_the_file_that_is_named(console: Console) -> None:
     assert refused.code == ExitCode.USAGE
     assert "the page cannot be saved" in refused.err
     assert console.run("report", "nosuch").code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("command", ["report", "history"])
+def test_a_page_replaces_no_other_file(console: Console, command: str) -> None:
+    """Such as the state, from which it is made."""
+    ended_run(console)
+    (console.folder / "empty").touch()
+    (console.folder / "link").symlink_to(console.state)
+    before = console.state.read_bytes()
+    for path in (str(console.state), "link"):
+        said = console.run(command, "--html", path)
+        assert said.code == ExitCode.USAGE
+        assert said.message == f"{path}: the page cannot be saved: another file is there"
+    assert console.state.read_bytes() == before
+    for _ in range(2):
+        assert console.run(command, "--html", "empty").code == ExitCode.DONE
 
 
 def test_history_links_the_pages_that_there_are(console: Console) -> None:
