@@ -234,6 +234,8 @@ class Textfile(Worker):
             write_whole(self._path, self._context.redact(text), mode=0o644)
         except OSError as error:
             self._fault(error.strerror or type(error).__name__)
+        except Exception as defect:  # noqa: BLE001  (the next one may be written; the type alone holds no secret)
+            self._fault(f"a defect of the program: {type(defect).__name__}")
         else:
             self._failed = False
 

@@ -185,3 +185,22 @@ def test_a_folder_that_is_gone_is_recorded_once(tmp_path: Path) -> None:
     (lost,) = written.recorded
     assert (lost["event"], lost["target"], lost["on"]) == ("not_notified", "textfile", "metrics")
     assert "No such file" in lost["why"]
+
+
+def test_a_defect_of_one_write_does_not_end_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it printed amid the run."""
+    failed: list[str] = []
+
+    def writing(path: Path, text: str, *, mode: int) -> None:
+        if not failed:
+            failed.append(text)
+            written.file.see([WAVE])
+            raise ValueError("embedded null byte")
+        write_whole(path, text, mode=mode)
+
+    monkeypatch.setattr(metrics, "write_whole", writing)
+    written = Written(tmp_path / "o.prom")
+    written.file.see([RUN])
+    written.end()
+    assert [lost["why"].rpartition(": ")[2] for lost in written.recorded] == ["ValueError"]
+    assert samples((tmp_path / "o.prom").read_text())["run_wave"] == 2
