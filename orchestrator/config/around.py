@@ -16,6 +16,7 @@ from orchestrator.config.gates import (
     AUTH,
     BEARER,
     CA,
+    LONGEST_VALUE,
     SECRET_WORDS,
     BaseUrl,
     GateName,
@@ -39,6 +40,8 @@ from orchestrator.config.yaml import Text
 
 MOST_TARGETS: Final = 10
 """Each has a thread of its own during a run."""
+MOST_SILENCES: Final = 20
+"""For each wave: they are made one after the other."""
 LONGEST_HOOK_SECONDS: Final = 60.0
 WEB: Final = ("http", "https")
 MAIL: Final = ("smtp", "smtps")
@@ -74,7 +77,7 @@ def check_target(url: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise ValueError("must be a URL such as https://chat.example.org/hook") from None
-    if not scheme_of(url) or re.search(r"[\s\x00-\x20\x7f]", url):
+    if not scheme_of(url) or not url.isprintable() or " " in url:
         raise ValueError("must be a URL such as https://chat.example.org/hook")
     if scheme_of(url) in (*WEB, *MAIL) and (not host or port == 0 or parts.fragment):
         raise ValueError("must be a URL with a host, such as https://chat.example.org/hook")
@@ -189,6 +192,12 @@ def _matchers(sets: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
             _filled_by(value, ("host", "node"))
         if not any(matchers.values()):
             raise ValueError("an item matches empty labels alone: it would silence almost every alert")
+        if not all(value.isprintable() and len(value) <= LONGEST_VALUE for value in matchers.values()):
+            raise ValueError(f"a value must be at most {LONGEST_VALUE} printable characters")
+    if len(sets) > MOST_SILENCES:
+        raise ValueError(f"must have at most {MOST_SILENCES} items")
+    if any(sets.count(matchers) > 1 for matchers in sets):
+        raise ValueError("an item is there twice: each is a silence of its own")
     return sets
 
 
@@ -223,6 +232,8 @@ SILENCE: Final = "Where alerts are silenced while nodes are restarted."
 
 
 def _textfile(path: str) -> str:
+    if not path.isprintable():
+        raise ValueError("must be one line of printable text")
     if not path.endswith(".prom"):
         raise ValueError("must end in .prom: node_exporter reads no other files")
     return path

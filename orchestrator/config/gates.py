@@ -61,7 +61,7 @@ def _check_url(url: str) -> str:
         raise ValueError("must begin with http:// or https://")
     if parts.fragment:
         raise ValueError("must not have a `#`: what follows it is a page in a browser")
-    if not host or port == 0 or re.search(r"[\s\x00-\x20\x7f]", url):
+    if not host or port == 0 or not url.isprintable() or " " in url:
         raise ValueError("must be a URL such as http://mq:15672")
     if any(SECRET_WORDS.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise ValueError("must not hold a secret; `auth` or `bearer` is for it, by reference")

@@ -36,6 +36,7 @@ def around(cluster: str = "", book: str = "") -> Around:
         ("url: 'https:///x'", "must be a URL with a host"),
         ("url: 'https://h:0/'", "must be a URL with a host"),
         (f"url: 'https://h/ {SECRET}'", "must be a URL such as"),
+        ('url: "https://h\\u202e/"', "must be a URL such as"),
         ("url: 'smtp://h:25/?to=a@b'", "with both addresses"),
         ("url: 'smtp://h:25/?from=a@b&to=c@d&x=1'", "with both addresses"),
         ("url: 'https://h/', on: []", "must not be empty"),
@@ -68,6 +69,10 @@ ALERTS = f"{HEAD}    url: 'http://a:9093/am/'\n"
         ("matchers: [{}]", "an item has no matcher"),
         ("matchers: [{a: ''}]", "would silence almost every alert"),
         ("matchers: [{'a b': x}]", "labels are letters"),
+        ("matchers: [{a: b, c: d}, {c: d, a: b}]", "an item is there twice"),
+        ('matchers: [{a: "x\\ny"}]', "printable characters"),
+        (f"matchers: [{{a: {'x' * 1001}}}]", "at most 1000 printable characters"),
+        (f"matchers: [{', '.join(f'{{a: b{number}}}' for number in range(21))}]", "at most 20 items"),
         ("matchers: [{a: '{nodes}'}]", "`{nodes}` is no placeholder here"),
         ("matchers: [{a: b}]\n    auth: env:A\n    bearer: env:B", "not both"),
         (f"matchers: [{{a: b}}]\n    bearer: {SECRET}", "never written here"),
@@ -92,6 +97,8 @@ def test_where_metrics_are_written() -> None:
     assert around("metrics: {textfile: ../o.prom}\n").textfile == Path("/etc/../o.prom")
     with pytest.raises(ConfigError, match=r"must end in \.prom"):
         around("metrics: {textfile: /var/lib/o.txt}\n")
+    with pytest.raises(ConfigError, match="must be one line of printable text"):
+        around('metrics: {textfile: "/var/lib/o\\0.prom"}\n')
 
 
 GRAFANA = "annotations:\n  grafana: {url: 'https://g:3000/'"
