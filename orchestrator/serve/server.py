@@ -131,11 +131,12 @@ def run(
         said: called once it answers.
         leave: called by a signal: viewers that wait for news are to be let go.
     """
-    # No access log: it has addresses of people and nothing that the operator of a cluster needs.
+    # No access log: it has addresses of people and nothing that the operator of a cluster needs. A warning is
+    # about a client: anyone could fill a disk with them.
     config = uvicorn.Config(
         app,
         http=Connection,
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
         proxy_headers=False,

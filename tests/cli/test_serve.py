@@ -181,6 +181,19 @@ def test_without_the_token_nothing_is_shown(ended: Console) -> None:
         assert server.process.wait(60.0) == ExitCode.DONE
 
 
+def test_no_client_writes_a_log(ended: Console) -> None:
+    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+    with serving(ended) as server:
+        at = urllib3.util.parse_url(server.at)
+        for asked in ("no HTTP\r\n\r\n", f"GET / HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n"):
+            with socket.create_connection((at.host, at.port), timeout=60.0) as client:
+                client.sendall(asked.encode())
+                assert client.recv(65536).startswith(b"HTTP/1.1 ")
+        server.process.terminate()
+        assert server.process.stderr is not None
+        assert server.process.stderr.read() == ""
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
