@@ -25,7 +25,16 @@ from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
 from orchestrator.around.web import ANSWER_BYTES, NotSent, ask, tls_of
 from orchestrator.bounded_http import basic, is_plain
-from orchestrator.config.around import MAIL, WEB, Around, RunHook, Target, check_target, scheme_of
+from orchestrator.config.around import (
+    MAIL,
+    PLACEHOLDER,
+    WEB,
+    Around,
+    RunHook,
+    Target,
+    check_target,
+    scheme_of,
+)
 from orchestrator.config.secrets import SecretReference
 from orchestrator.errors import ConfigError, UsageError, how_to_add
 from orchestrator.redact import cleaned
@@ -155,9 +164,8 @@ def runs(hook: RunHook, context: RunContext) -> Send:
 
 def _filled(template: str, message: Message, context: RunContext) -> str:
     words = {"cluster": context.cluster, "run": context.run, "on": str(message.on), "text": message.text}
-    head, *parts = template.split("{")  # in one pass: a value that looks like a placeholder stays
-    filled = [f"{words[name]}{rest}" for name, _, rest in (part.partition("}") for part in parts)]
-    return context.redact("".join((head, *filled)))
+    # In one pass: a value that looks like a placeholder stays.
+    return context.redact(PLACEHOLDER.sub(lambda found: words[found[1]], template))
 
 
 def _post(to: _Resolved, body: Mapping[str, object], seconds: float) -> None:

@@ -46,6 +46,9 @@ LONGEST_HOOK_SECONDS: Final = 60.0
 WEB: Final = ("http", "https")
 MAIL: Final = ("smtp", "smtps")
 
+PLACEHOLDER: Final = re.compile(r"\{(\w*)\}")
+"""In a template. A brace beside one is text: a template may be JSON."""
+
 
 class On(StrEnum):
     """What a message is about."""
@@ -112,7 +115,7 @@ def _url(value: object) -> str | SecretReference:
 
 def _filled_by(text: str, known: Sequence[str]) -> str:
     """The template, if it has these placeholders alone."""
-    unknown = [word for word in re.findall(r"\{(\w*)\}", text) if word not in known]
+    unknown = [word for word in PLACEHOLDER.findall(text) if word not in known]
     if unknown:
         listed = ", ".join(f"`{{{word}}}`" for word in known)
         raise ValueError(f"`{{{unknown[0]}}}` is no placeholder here: there are {listed}")

@@ -92,6 +92,13 @@ def test_a_template_is_filled_once(server: ScriptedServer) -> None:
     assert server.asked[0].json["text"] == "[held] r1: {run} {x}"
 
 
+@pytest.mark.parametrize("around", ['{{"text": "{}"}}', "a {{ b {}", "{} }}", "{{{}}}"])
+def test_braces_of_a_template_are_text(server: ScriptedServer, around: str) -> None:
+    """Such as those of JSON, or of a chat's own marks."""
+    sends(target(f"{server.url}/hook", text=around.format("{text}")), run_context())(HELD, PATIENT)
+    assert server.asked[0].json["text"] == around.format(HELD.text)
+
+
 @pytest.mark.parametrize(
     ("user", "keys", "header"),
     [
