@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from socket import SHUT_RDWR
 from threading import Timer
 from typing import Any, BinaryIO, Final
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
@@ -34,6 +34,7 @@ from orchestrator.config.around import (
     Target,
     check_target,
     scheme_of,
+    sender_and_receivers,
 )
 from orchestrator.config.secrets import SecretReference
 from orchestrator.errors import ConfigError, UsageError, how_to_add
@@ -194,13 +195,12 @@ def _subject(context: RunContext) -> str:
 
 def _letter(url: str, message: Message, text: str, context: RunContext) -> EmailMessage:
     """The mail. Its id is that of the message, so a second copy can be recognised; all refer to the run's."""
-    named = parse_qs(urlsplit(url).query)
-    sender = named["from"][0]
+    sender, receivers = sender_and_receivers(url)
     place = sender.rpartition("@")[2].strip("<> ") or "orchestrate"
     run = one_line(context.redact(context.run))
     thread = f"<{run}@{place}>"
     letter = EmailMessage()
-    letter["From"], letter["To"] = sender, ", ".join(named["to"])
+    letter["From"], letter["To"] = sender, ", ".join(receivers)
     letter["Subject"], letter["Date"] = _subject(context), formatdate(localtime=True)
     letter["Message-ID"] = f"<{run}.{message.of}.{message.on}@{place}>"
     letter["In-Reply-To"] = letter["References"] = thread

@@ -46,6 +46,9 @@ LONGEST_HOOK_SECONDS: Final = 60.0
 WEB: Final = ("http", "https")
 MAIL: Final = ("smtp", "smtps")
 
+_BARE: Final = r"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+(?:@[A-Za-z0-9.\[\]:-]+)?"
+_ADDRESS: Final = re.compile(rf"{_BARE}|[^<>@,;:\"\\]*<{_BARE}>")
+"""Of mail, perhaps with a name before it. One without a host is an account of the mail server."""
 PLACEHOLDER: Final = re.compile(r"\{(\w*)\}")
 """In a template. A brace beside one is text: a template may be JSON."""
 
@@ -85,10 +88,25 @@ def check_target(url: str) -> str:
     if scheme_of(url) in (*WEB, *MAIL) and (not host or port == 0 or parts.fragment):
         raise ValueError("must be a URL with a host, such as https://chat.example.org/hook")
     if scheme_of(url) in MAIL:
-        named = parse_qs(parts.query)
-        if not named.get("from") or not named.get("to") or set(named) - {"from", "to"}:
-            raise ValueError("must be smtp://USER@HOST:PORT/?from=ADDRESS&to=ADDRESS, with both addresses")
+        sender_and_receivers(url)
     return url
+
+
+def sender_and_receivers(url: str) -> tuple[str, tuple[str, ...]]:
+    """The addresses in the URL of a mail server, which become headers.
+
+    Raises:
+        ValueError: one is missing, or is no address: with a line break it would be a header more.
+    """
+    named = parse_qs(urlsplit(url).query.replace("+", "%2B"))  # ops+night@example.org is an address
+    senders, receivers = named.get("from", []), named.get("to", [])
+    if len(senders) != 1 or not receivers or set(named) - {"from", "to"}:
+        raise ValueError("must be smtp://USER@HOST:PORT/?from=ADDRESS&to=ADDRESS, with both addresses")
+    receivers = [one.strip() for each in receivers for one in each.split(",")]
+    for one in (*senders, *receivers):
+        if not (one.isprintable() and _ADDRESS.fullmatch(one)):
+            raise ValueError("`from` and `to` must be addresses in ASCII, such as ops@example.org")
+    return senders[0], tuple(receivers)
 
 
 def _url(value: object) -> str | SecretReference:

@@ -210,6 +210,16 @@ def test_mails_of_a_run_are_one_thread() -> None:
     assert str(first.get_payload()).splitlines() == ["prod: held by p", "", "held, run r1"]
 
 
+def test_a_mail_has_the_addresses_as_they_are_written() -> None:
+    with MailServer() as server:
+        url = f"smtp://127.0.0.1:{server.port}/?from=Night%20<orch@b>&to=ops+night@c&to=root,ann@d"
+        sends(target(url), run_context())(HELD, PATIENT)
+    assert (server.mails[0]["From"], server.mails[0]["To"]) == ("Night <orch@b>", "ops+night@c, root, ann@d")
+    assert [line.lower() for line in server.heard if "<" in line] == [
+        *("mail from:<orch@b>", "rcpt to:<ops+night@c>", "rcpt to:<root>", "rcpt to:<ann@d>"),
+    ]
+
+
 def test_a_name_of_several_lines_adds_no_header() -> None:
     with MailServer() as server:
         send = sends(target(_mail(server)), replace(run_context(), cluster="x\nBcc: eve@example.org"))
