@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from orchestrator import holds
+from orchestrator.around import metrics
 from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, text_of
 from orchestrator.around.story import Seen
 from orchestrator.model import gate_event
