@@ -5,20 +5,21 @@ No text here holds a URL: its user, path and query may be secrets.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import shlex
 import smtplib
+import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate
 from importlib import import_module
 from importlib.util import find_spec
-from socket import SHUT_RDWR
-from threading import Timer
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from orchestrator.around.outbox import Send
@@ -209,53 +210,17 @@ def _letter(url: str, message: Message, text: str, context: RunContext) -> Email
     return letter
 
 
-class _Answers:
-    """What a mail server says, up to a limit: the library keeps all lines of an answer."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._left = stream, ANSWER_BYTES
-        self.close = stream.close
-
-    def readline(self, most: int) -> bytes:
-        line = self._stream.readline(most)
-        self._left -= len(line)
-        if self._left < 0:
-            raise NotSent(f"the answer is larger than {ANSWER_BYTES} bytes")
-        return line
-
-
-class _Smtp(smtplib.SMTP):
-    file: Any
-
-    def getreply(self) -> tuple[int, bytes]:
-        if self.file is None and self.sock is not None:
-            self.file = _Answers(self.sock.makefile("rb"))
-        return super().getreply()
-
-
-class _SecureSmtp(_Smtp, smtplib.SMTP_SSL):
-    """From its first byte on."""
-
-
 def _mail(to: _Resolved, letter: EmailMessage, seconds: float) -> None:
     parts = urlsplit(to.url)
     host, port = parts.hostname or "", parts.port or _SUBMISSION[parts.scheme]
     tls = tls_of(to.target)
-    server: smtplib.SMTP | None = None
-    late = Timer(seconds, lambda: _cut(server))  # the library limits single reads alone
-    late.daemon = True
-    late.start()
+    server = _SecureServer(seconds, context=tls) if parts.scheme == "smtps" else _Server(seconds)
     sent = False
     try:
-        if parts.scheme == "smtps":
-            server = _SecureSmtp(timeout=seconds, context=tls)
-        else:
-            server = _Smtp(timeout=seconds)
-        server._host = host  # type: ignore[attr-defined]  # noqa: SLF001  (without it TLS has no name to check)
         server.connect(host, port)
         _log_in(server, parts, to.password, tls)
         sent = True
-        server.send_message(letter)
+        refused = server.send_message(letter)
     except NotSent:
         raise
     except smtplib.SMTPResponseException as error:
@@ -272,9 +237,56 @@ def _mail(to: _Resolved, letter: EmailMessage, seconds: float) -> None:
         again = isinstance(error, ConnectionRefusedError) and not sent
         raise NotSent(_fault_of_mail(error, seconds), again=again) from None
     finally:
-        late.cancel()
-        if server is not None:
-            server.close()
+        server.close()
+    if refused:
+        raise NotSent(f"refused for {', '.join(refused)}; others have it")
+
+
+class _Replies(io.RawIOBase):
+    """What a mail server says. Each read has what is left of one deadline, and all of them one limit.
+
+    The library limits the silence between two reads and the length of a line alone.
+    """
+
+    def __init__(self, sock: socket.socket, until: float) -> None:
+        self._sock, self._until, self._most = sock, until, ANSWER_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        if self._most <= 0:
+            raise NotSent(f"the answer is larger than {ANSWER_BYTES} bytes")
+        self._sock.settimeout(left)
+        count = self._sock.recv_into(buffer)
+        self._most -= count
+        return count
+
+
+class _Server(smtplib.SMTP):
+    """A mail server that is not trusted: it has so many seconds in all."""
+
+    def __init__(self, seconds: float, **more: Any) -> None:
+        self._until = time.monotonic() + seconds
+        super().__init__(timeout=seconds, **more)
+
+    def connect(self, host: str = "localhost", port: int = 0, *more: Any) -> tuple[int, bytes]:
+        """Connect, and read the greeting."""
+        self._host = host  # TLS checks this name
+        return super().connect(host, port, *more)
+
+    def getreply(self) -> tuple[int, bytes]:
+        """The next answer."""
+        if self.file is None and self.sock is not None:
+            self.file = io.BufferedReader(_Replies(self.sock, self._until))
+        return super().getreply()
+
+
+class _SecureServer(_Server, smtplib.SMTP_SSL):
+    """The same with TLS from the first byte."""
 
 
 def _log_in(server: smtplib.SMTP, parts: SplitResult, password: str | None, tls: ssl.SSLContext) -> None:
@@ -303,16 +315,6 @@ def _fault_of_mail(error: Exception, seconds: float) -> str:
             return f"connection failed: {error.strerror or type(error).__name__}"
         case _:
             return f"it cannot be sent ({type(error).__name__})"
-
-
-def _cut(server: smtplib.SMTP | None) -> None:
-    """End an exchange that takes too long, from another thread."""
-    sock = getattr(server, "sock", None)
-    if sock is not None:
-        try:
-            sock.shutdown(SHUT_RDWR)
-        except OSError:
-            sock.close()  # it was not connected
 
 
 def _by_apprise(url: str, title: str, text: str) -> None:

@@ -18,7 +18,8 @@ class MailServer:
 
     Attributes:
         tls: for STARTTLS; with `at_once`, from the first byte.
-        says: other answers, by the first word of the command; empty hangs until the server is closed.
+        says: other answers, by the first word of the command or all of it, in capitals; empty hangs until the
+            server is closed.
     """
 
     tls: ssl.SSLContext | None = None
@@ -64,6 +65,9 @@ class MailServer:
         while line := stream.readline():
             word = line.split()[0].decode(errors="replace").upper() if line.split() else ""
             self.heard.append(line.decode(errors="replace").strip())
+            whole = line.decode(errors="replace").strip().upper()
+            if whole in self.says:
+                word = whole
             if word in self.says:
                 if not self.says[word]:
                     self._released.wait(30)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -274,6 +277,41 @@ def test_a_mail_server_that_trickles_is_cut_off() -> None:
         server.on("/", trickle)
         url = f"smtp://127.0.0.1:{server.port}/?from=a@b&to=c@d"
         assert "within 0.4 s" in str(why(url, QUICK))
+
+
+def test_a_mail_server_that_trickles_after_slow_tls_is_cut_off(tls: ssl.SSLContext, files: Path) -> None:
+    """The time that TLS takes is a part of the limit, and what follows it is limited, too."""
+
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(b"220 here\r\n")
+        connection.recv(1000)
+        connection.sendall(b"250-here\r\n250 STARTTLS\r\n")
+        connection.recv(1000)
+        time.sleep(0.6 * QUICK)
+        connection.sendall(b"220 go\r\n")
+        time.sleep(0.6 * QUICK)
+        with tls.wrap_socket(connection, server_side=True) as secure, contextlib.suppress(OSError):
+            while not ended.wait(0.05):
+                secure.sendall(b"x")
+
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
+        url = f"smtp://127.0.0.1:{listener.getsockname()[1]}/?from=a@b&to=c@d"
+        threads.submit(lambda: serve(listener.accept()[0]))
+        sent = threads.submit(why, url, QUICK, ca=str(files / "ca.pem"))
+        try:
+            assert "no answer within 0.4 s" in str(sent.result(PATIENT))
+        finally:
+            ended.set()
+
+
+def test_a_receiver_that_is_refused_is_named() -> None:
+    """Also if the server takes the mail for others."""
+    with MailServer(says={"RCPT TO:<BOSS@EXAMPLE.ORG>": b"550 not them\r\n"}) as server:
+        error = why(f"{_mail(server)}&to=boss@example.org")
+    assert str(error) == "refused for boss@example.org; others have it"
+    assert not error.again
+    assert len(server.mails) == 1
 
 
 def test_a_mail_server_that_is_not_there_is_tried_again() -> None:
