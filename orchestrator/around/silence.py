@@ -26,7 +26,7 @@ from orchestrator.around.worker import Worker
 from orchestrator.bounded_http import basic
 from orchestrator.config.around import Alertmanager
 from orchestrator.formats import stamp
-from orchestrator.untrusted import one_line
+from orchestrator.untrusted import one_line, plain_name
 
 LEASE_SECONDS: Final = 900.0
 RENEWED_BEFORE: Final = 600.0
@@ -40,6 +40,8 @@ AGAIN_SECONDS: Final = 30.0
 """Between two tries of what failed."""
 _SILENCES_BYTES: Final = 16 * 1024 * 1024
 _NOT_FOUND: Final = 404
+_LONGEST_ID: Final = 100
+"""Characters; Alertmanager's ids have 36."""
 _SAME_SECONDS: Final = 2.0
 """Two times of a silence that differ by less are the same."""
 
@@ -331,9 +333,10 @@ class Silences(Worker):
         known = {live.id for live in self._live.values()}
         keys = {(key[0], want.matchers): key for key, want in wanted.items()}
         for one in self._listed():
-            number, silence = of_run.match(str(one["comment"])), str(one["id"])
-            if number is None or silence in known:
+            number = of_run.match(str(one["comment"]))
+            if number is None or one["id"] in known:
                 continue
+            silence = self._id(one["id"])
             matchers = _matchers_of(one)
             key = keys.get((int(number[1]), matchers))
             if one["status"]["state"] == "expired":
@@ -430,7 +433,14 @@ class Silences(Worker):
             "createdBy": "orchestrate",
             "comment": self._comment(key[0]),
         }
-        return str(json.loads(self._ask("POST", "silences", silence))["silenceID"])
+        return self._id(json.loads(self._ask("POST", "silences", silence))["silenceID"])
+
+    def _id(self, said: object) -> str:
+        """The id of a silence, which is recorded and asked for again. Raises `ValueError` if it is none."""
+        found = plain_name(said if isinstance(said, str) else "")
+        if len(found) > _LONGEST_ID or self._context.redact(found) != found:
+            raise ValueError("no id of a silence")
+        return found
 
     def _delete(self, silence: str) -> None:
         try:

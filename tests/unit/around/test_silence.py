@@ -454,6 +454,28 @@ def test_what_is_no_answer_of_alertmanager(
     assert all(event.startswith("not_notified the answer is") for event in run.events())
 
 
+@pytest.mark.parametrize("name", ["x" * 101, "a\nb", "a/../b", "", "hunter2-hunter2", None, ["x"]])
+def test_what_is_no_id_is_not_recorded(
+    server: FakeAlertmanager, monkeypatch: pytest.MonkeyPatch, name: object
+) -> None:
+    """A server may say anything, also the secret that it was just sent."""
+    listed = {"id": name, "comment": "orchestrate r1 wave 1", "status": {"state": "active"}, "startsAt": ""}
+
+    def call(_at: object, _told: object, method: str, *_given: object, **_named: object) -> bytes:
+        asked.append(method)
+        return json.dumps({"silenceID": name} if method == "POST" else [listed]).encode()
+
+    asked: list[str] = []
+    monkeypatch.setattr(silence, "call", call)
+    monkeypatch.setattr(Redactor, "__call__", lambda _self, text: text.replace("hunter2", "[redacted]"))
+    run = Played(server)
+    run.see(RUN, begun())
+    run.step()
+    run.step(100)
+    assert asked == ["POST", "GET"]
+    assert all(event.startswith("not_notified the answer is not") for event in run.events())
+
+
 def test_one_that_cannot_be_ended_is_tried_again(server: FakeAlertmanager) -> None:
     run = Played(server)
     run.see(RUN, begun())

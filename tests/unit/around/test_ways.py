@@ -10,6 +10,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -290,7 +291,7 @@ def test_a_mail_server_that_trickles_after_slow_tls_is_cut_off(tls: ssl.SSLConte
         time.sleep(0.6 * QUICK)
         connection.sendall(b"220 go\r\n")
         time.sleep(0.6 * QUICK)
-        with tls.wrap_socket(connection, server_side=True) as secure, contextlib.suppress(OSError):
+        with tls.wrap_socket(connection, server_side=True) as secure, suppress(OSError):
             while not ended.wait(0.05):
                 secure.sendall(b"x")
 
