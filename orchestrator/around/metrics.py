@@ -31,6 +31,8 @@ OUTCOMES: Final = (
 NODE_PHASES: Final = (
     *("pending", "stopping", "stopped", "starting", "rejoined", "recovered", "failed", "skipped"),
 )
+_FOREIGN: Final = ("cluster", "run", "alert", "target")
+"""Labels whose values are not words of this program."""
 
 Sample = tuple[Mapping[str, str], float]
 _Metric = tuple[str, str, list[Sample]]
@@ -145,8 +147,11 @@ def _by(label: str, values: Mapping[str, float]) -> list[Sample]:
     return [({label: name}, value) for name, value in sorted(values.items())]
 
 
-def text_of(figures: Iterable[Figures], now: float) -> str:
-    """The metrics of several clusters for Prometheus, whose format has each metric in one place."""
+def text_of(figures: Iterable[Figures], now: float, redact: Callable[[str], str]) -> str:
+    """The metrics of several clusters for Prometheus, whose format has each metric in one place.
+
+    Secrets are removed from values of labels: in the text itself a word of the format may look like one.
+    """
     meanings: dict[str, str] = {}
     samples: dict[str, list[Sample]] = {}
     for one in figures:
@@ -154,14 +159,19 @@ def text_of(figures: Iterable[Figures], now: float) -> str:
             meanings[name] = meaning
             samples.setdefault(name, []).extend(own)
     return "".join(
-        f"# HELP {name} {meaning}\n# TYPE {name} gauge\n{''.join(_lines(name, samples[name]))}"
+        f"# HELP {name} {meaning}\n# TYPE {name} gauge\n{''.join(_lines(name, samples[name], redact))}"
         for name, meaning in meanings.items()
     )
 
 
-def _lines(name: str, samples: Iterable[Sample]) -> Iterator[str]:
+def _lines(name: str, samples: Iterable[Sample], redact: Callable[[str], str]) -> Iterator[str]:
+    found: dict[str, float] = {}
     for labels, value in samples:
-        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        shown = {key: redact(text) if key in _FOREIGN else text for key, text in labels.items()}
+        # Two alerts may have the same name now, and no sample may be there twice.
+        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in shown.items())
+        found[pairs] = found.get(pairs, 0.0) + value
+    for pairs, value in found.items():
         yield f"{name}{{{pairs}}} {value:.17g}\n"
 
 
@@ -220,7 +230,7 @@ class Textfile(Worker):
             with self._changed:
                 self._changed.wait_for(lambda: self._dirty or self._until is not None, timeout=BEAT_SECONDS)
                 closing, self._dirty = self._until is not None, False
-                text = text_of((self._figures,), self._now())
+                text = text_of((self._figures,), self._now(), self._context.redact)
             self._write(text)
             with self._changed:
                 self._changed.wait_for(lambda: self._until is not None, timeout=_PAUSE_SECONDS)
@@ -231,7 +241,7 @@ class Textfile(Worker):
     def _write(self, text: str) -> None:
         try:
             # For all accounts: node_exporter has one of its own.
-            write_whole(self._path, self._context.redact(text), mode=0o644)
+            write_whole(self._path, text, mode=0o644)
         except OSError as error:
             self._fault(error.strerror or type(error).__name__)
         except Exception as defect:  # noqa: BLE001  (the next one may be written; the type alone holds no secret)

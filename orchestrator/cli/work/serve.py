@@ -190,8 +190,8 @@ class Looks:
             figures.gone = entry.outcome is None and provably_gone(entry.process)
             counted[entry.run] = figures, last + len(records)
         self._counted = counted
-        text = text_of((figures for figures, _ in counted.values()), self._context.clock.now())
-        return Redactor()(text)
+        now = self._context.clock.now()
+        return text_of((figures for figures, _ in counted.values()), now, Redactor())
 
     def _page(self, store: StateStore, entry: RunEntry) -> Shown:
         followed = self._followed.get(entry.run)

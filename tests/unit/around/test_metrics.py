@@ -18,6 +18,7 @@ from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile
 from orchestrator.around.story import Seen
 from orchestrator.model import gate_event
 from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.redact import Redactor
 from orchestrator.whole_file import write_whole
 from tests.fakes.around import run_context
 
@@ -53,11 +54,31 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
+def test_secrets_leave_the_form_of_the_text() -> None:
+    """Whatever looks like one, and two alerts that look the same then."""
+    redact = Redactor(["orchestrate", "running", "gauge"])
+    made = Figures("prod gauge", None)
+    alerts = ["token=abcdef", "token=ghijkl", "-----BEGIN PRIVATE KEY-----", "password="]
+    for one in (RUN, seen(30, "gate_closed", gate="g", subjects=alerts)):
+        made.see(one)
+    lines = text_of((made,), 1000.0, redact).splitlines()
+    form = re.compile(
+        r"# HELP orchestrate_\w+ .*|# TYPE orchestrate_\w+ gauge|orchestrate_\w+\{(\w+=\"[^\"]*\",?)+\} \S+"
+    )
+    assert [line for line in lines if not form.fullmatch(line)] == []
+    assert [line.partition("{")[2] for line in lines if line.startswith("orchestrate_run_alerts{")] == [
+        'cluster="prod [redacted]",alert="[redacted]"} 1',
+        'cluster="prod [redacted]",alert="password="} 1',
+        'cluster="prod [redacted]",alert="token=[redacted]"} 2',
+    ]
+    assert 'orchestrate_run_outcome{cluster="prod [redacted]",outcome="running"} 1' in lines
+
+
 def figures(*events: Seen, now: float = 100.0, last: float | None = None) -> dict[str, float]:
     made = Figures("prod", last)
     for one in events:
         made.see(one)
-    return samples(text_of((made,), 1000.0 + now))
+    return samples(text_of((made,), 1000.0 + now, str))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +120,7 @@ def test_time_stands_still_for_a_run_that_is_gone() -> None:
     for one in (RUN, HOLD):
         made.see(one)
     made.gone = True
-    found = samples(text_of((made,), 9999.0))
+    found = samples(text_of((made,), 9999.0, str))
     wanted = {"updated_timestamp_seconds": 1020, "run_seconds": 20, "run_held_seconds": 0}
     assert wanted.items() <= found.items()
 
@@ -116,11 +137,11 @@ def test_what_is_waited_for_is_of_few_names() -> None:
     made.wait_for(
         {"phase": "gated", "seconds": 3.0, "holds": [{"predicate": "p"}, {"predicate": "p"}]}, 1000.0
     )
-    assert samples(text_of((made,), 1007.0))['run_waiting_seconds{phase="gated",predicate="p"}'] == 10
+    assert samples(text_of((made,), 1007.0, str))['run_waiting_seconds{phase="gated",predicate="p"}'] == 10
     made.wait_for({"phase": "down", "seconds": 3.0, "holds": []}, 1000.0)
-    assert samples(text_of((made,), 1000.0))['run_waiting_seconds{phase="down",predicate=""}'] == 3
+    assert samples(text_of((made,), 1000.0, str))['run_waiting_seconds{phase="down",predicate=""}'] == 3
     made.wait_for({}, 1000.0)
-    assert "run_waiting_seconds{" not in text_of((made,), 1000.0)
+    assert "run_waiting_seconds{" not in text_of((made,), 1000.0, str)
 
 
 def test_the_names_are_those_of_the_program() -> None:
@@ -131,11 +152,11 @@ def test_the_names_are_those_of_the_program() -> None:
 
 def test_a_name_of_a_cluster_cannot_break_the_format() -> None:
     made = Figures('a"} 1\nx{b="\\', None)
-    assert r'{cluster="a\"} 1\nx{b=\"\\",run=""}' in text_of((made,), 0.0)
+    assert r'{cluster="a\"} 1\nx{b=\"\\",run=""}' in text_of((made,), 0.0, str)
 
 
 def test_each_metric_of_several_clusters_is_in_one_place() -> None:
-    text = text_of((Figures("a", 1.0), Figures("b", None)), 0.0)
+    text = text_of((Figures("a", 1.0), Figures("b", None)), 0.0, str)
     assert text.count("# TYPE orchestrate_run_info gauge") == 1
     (place,) = [part for part in text.split("# HELP ") if part.startswith("orchestrate_run_info ")]
     assert [line for line in place.splitlines() if line.startswith("orchestrate")] == [

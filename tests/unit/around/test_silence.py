@@ -19,6 +19,7 @@ from orchestrator.around.story import Seen
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Alertmanager
 from orchestrator.formats import stamp
+from orchestrator.redact import Redactor
 from tests.fakes.around import run_context
 
 HOURS: Final = 3600.0
