@@ -196,6 +196,7 @@ def test_the_end_is_written(tmp_path: Path) -> None:
     written.file.see([seen(90, "run_finished", outcome="done", seconds=90.0)])
     written.end()
     assert samples((tmp_path / "o.prom").read_text())['run_outcome{outcome="done"}'] == 1
+    assert stat.S_IMODE((tmp_path / "o.prom").stat().st_mode) == 0o644, "node_exporter has another account"
     assert written.recorded == []
 
 

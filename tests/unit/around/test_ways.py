@@ -124,6 +124,12 @@ def test_a_whole_url_may_be_a_secret(server: ScriptedServer) -> None:
     assert server.asked[0].params == {"key": SECRET}
 
 
+def test_the_password_in_a_url_is_removed_from_what_is_said(server: ScriptedServer) -> None:
+    server.on("/echo", raw(f"HTTP/1.1 404 no {SECRET}\r\nContent-Length: 0\r\n\r\n".encode()))
+    url = f"{server.url}/echo".replace("://", f"://anna:{SECRET}@")
+    assert str(why(parse_reference("env:URL"), by=run_context(URL=url))) == "404 no [redacted]"
+
+
 @pytest.mark.parametrize(
     ("answer", "said", "again"),
     [
@@ -211,6 +217,7 @@ def test_mails_of_a_run_are_one_thread() -> None:
     assert second["Message-ID"] == "<r1.9.cleared@example.org>"
     assert first["References"] == second["References"] == second["In-Reply-To"] == "<r1@example.org>"
     assert first["Subject"] == second["Subject"] == "prod: run r1"
+    assert first["Auto-Submitted"] == "auto-generated", "no absent person's program answers it"
     assert str(first.get_payload()).splitlines() == ["prod: held by p", "", "held, run r1"]
 
 
