@@ -6,6 +6,7 @@ import json
 import ssl
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
 import urllib3
 
@@ -64,7 +65,7 @@ def ask(
     Raises:
         NotSent: there is none.
     """
-    tls = tls_of(trust) if url.startswith("https:") else None
+    tls = tls_of(trust) if urlsplit(url).scheme == "https" else None
     manager = urllib3.PoolManager(num_pools=1, maxsize=1, ssl_context=tls)
     try:
         answered = exchange(

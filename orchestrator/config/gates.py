@@ -65,14 +65,14 @@ def _check_url(url: str) -> str:
         raise ValueError("must be a URL such as http://mq:15672")
     if any(SECRET_WORDS.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise ValueError("must not hold a secret; `auth` or `bearer` is for it, by reference")
-    return url
+    return parts.geturl()  # with the scheme in small letters, as all that read it expect
 
 
 def _check_base(url: str) -> str:
-    _check_url(url)
+    checked = _check_url(url)
     if urlsplit(url).query:
         raise ValueError("must end with the port or a path; the query of the API is put after it")
-    return url.rstrip("/")
+    return checked.rstrip("/")
 
 
 def _check_timeout(seconds: float) -> float:

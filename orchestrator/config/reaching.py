@@ -38,7 +38,7 @@ def check_endpoint(url: str, *, example: str, ports: str, login: str) -> str:
         raise ValueError(f"must name the port, such as {example}: neither {ports} is assumed")
     if parts.query or parts.fragment:
         raise ValueError("must end with the port or a path; a query or a fragment has no meaning here")
-    return url.rstrip("/")
+    return parts.geturl().rstrip("/")  # with the scheme in small letters, as all that read it expect
 
 
 def each_once(endpoints: tuple[str, ...]) -> tuple[str, ...]:
