@@ -18,6 +18,7 @@ from orchestrator.around.silence import LEASE_SECONDS, Silences, Waves, filled_i
 from orchestrator.around.story import Seen
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Alertmanager
+from orchestrator.config.secrets import parse_reference
 from orchestrator.formats import stamp
 from orchestrator.redact import Redactor
 from tests.fakes.around import run_context
@@ -308,6 +309,43 @@ def test_after_a_suspension_another_one_is_made(server: FakeAlertmanager) -> Non
     run.step(2000)
     assert server.live() == {"s2": 2900}
     assert run.events() == ["created s1", "ended s1", "created s2"]
+
+
+def test_none_is_made_once_the_wave_has_recovered(server: FakeAlertmanager) -> None:
+    """Neither a first one nor one in place of one that has expired: a node that is back pages again."""
+    run = Played(server)
+    server.refuses = True
+    run.see(RUN, begun(), finished(20))
+    run.step()
+    server.refuses = False
+    run.step(60)
+    assert server.silences == {}
+    run.see(begun(70, 2))
+    run.step()
+    run.see(finished(1990, 2))
+    run.step(1995)
+    assert list(server.silences) == ["s1"]
+
+
+def test_a_deposed_run_asks_nothing(server: FakeAlertmanager) -> None:
+    """Its wave is another program's, which has found the silences."""
+    run = Played(server)
+    run.silences.see([RUN, begun(), seen(5, "deposed")])
+    until = time.monotonic() + 60.0
+    run.silences.close(until)
+    run.silences.join()
+    assert server.asked == []
+    assert run.events() == []
+
+
+def test_the_password_of_a_login_is_a_secret_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = run_context(LOGIN="ops:correct-horse")
+    monkeypatch.setattr(silence, "ask", lambda *_given, **_named: b"{}")
+    at = Alertmanager(
+        url="http://a:9093", matchers=(BY_NODE,), at_most=1.0, auth=parse_reference("env:LOGIN")
+    )
+    silence.call(at, context, "GET", "silences")
+    assert "correct-horse" not in context.redact("401 correct-horse is no password")
 
 
 def test_one_that_a_person_ended_stays_ended(server: FakeAlertmanager) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 import pytest
 
 from orchestrator import holds
-from orchestrator.around import annotations, metrics, silence, story
+from orchestrator.around import annotations, beside, metrics, silence, story
 from orchestrator.around.story import READ, Message, Seen, Story, last_attempt, sent_already
 from orchestrator.config.around import On
 from orchestrator.model.event import Event
@@ -140,3 +140,11 @@ def test_what_the_journal_has_of_messages() -> None:
     assert sent_already(past) == {("a", "started", 1), ("b", "started", 1)}
     assert [one.line["sequence"] for one in last_attempt(past)] == [4, 5]
     assert [*last_attempt(past[:3])] == past[:3]
+
+
+def test_resume_sends_what_the_killed_attempt_had_not() -> None:
+    """Not what an earlier one had not: that is over."""
+    past = [START, FAILED, seen(20, "run_resumed"), seen(21, "phase_entered", node="es2", to="failed")]
+    known = {("t", "started", 20)}
+    found = beside._unsent(Story(EVERYTHING, 600.0), "t", past, known)
+    assert [(str(message.on), message.of) for message in found] == [("failed", 21)]

@@ -21,7 +21,7 @@ from orchestrator.around.metrics import Figures, text_of
 from orchestrator.around.story import Message, Seen
 from orchestrator.around.ways import MISSING, RunContext, require_usable, runs, sends
 from orchestrator.around.web import NotSent
-from orchestrator.config.around import Around, On, RunHook, Target
+from orchestrator.config.around import Alertmanager, Around, On, RunHook, Target
 from orchestrator.config.secrets import SecretReference, parse_reference
 from orchestrator.config.yaml import Place
 from orchestrator.errors import ConfigError, UsageError
@@ -422,3 +422,11 @@ def test_what_cannot_be_used_is_said_before_a_run(url: str | None, kind: type[Ex
     by = run_context(URL=url) if url else run_context()
     with pytest.raises(kind, match=said):
         require_usable(Around(targets=(target(parse_reference("env:URL")),)), by)
+
+
+def test_each_secret_is_looked_up_before_a_run() -> None:
+    """Those of silences and annotations too, which the first wave alone would ask for."""
+    at = Alertmanager(url="http://a:9093", matchers=(), at_most=1.0, auth=parse_reference("env:LOGIN"))
+    with pytest.raises(ConfigError, match="env:LOGIN"):
+        require_usable(Around(alertmanager=at), run_context())
+    require_usable(Around(alertmanager=at), run_context(LOGIN="ops:pw"))
