@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
@@ -15,9 +16,10 @@ from orchestrator.untrusted import one_line
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import Pace, wait_in_words
 
-SOCKET = "NOTIFY_SOCKET"
+SOCKET: Final = "NOTIFY_SOCKET"
 """The variable that systemd sets for a unit with `NotifyAccess=`."""
-_LONGEST = 400
+_LONGEST: Final = 400
+"""Characters of a status, which `systemctl` shows on one line."""
 
 
 class UnitStatus:

@@ -14,6 +14,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     baseline_of,
     lost_beyond_baseline,
     missing_of_waves,
+    shortfall,
     taken_by,
 )
 from orchestrator.engine.node import RETURNS
@@ -168,6 +169,27 @@ def test_a_lost_copy_is_not_the_one_that_was_missing_before() -> None:
     state = evolved(asked.state, baseline_of(replace(view, copies=(*here, new)), {}))
     for order in ((new, left), (left, new)):
         assert lost_beyond_baseline(state, replace(view, copies=(*here, *order)), NOT_READ) == (left,)
+
+
+def test_the_end_names_what_has_no_node_yet(subtests: pytest.Subtests) -> None:
+    """Not what a node takes by now, nor what was missing when the run began."""
+    asked = question(slow())
+    view = view_of(asked)
+    shard = next(copy.shard for copy in view.copies if not copy.primary)
+    here = tuple(copy for copy in view.copies if copy.shard != shard or copy.primary)
+    left, new = (_copy(shard, reason=reason) for reason in ("NODE_LEFT", "INDEX_CREATED"))
+    found_so = evolved(asked.state, baseline_of(replace(view, copies=(*here, new)), {}))
+    name, not_waited = f"[{shard.index}][{shard.number}]", {shard[1:]: 1}
+    for state, copies, named in (
+        (asked.state, (left,), True),
+        (asked.state, (_copy(shard, to=ES2),), False),
+        (found_so, (new,), False),
+        (found_so, (new, left), True),
+    ):
+        with subtests.test(copies=str(copies)):
+            said = shortfall(replace(state, not_waited=not_waited), replace(view, copies=(*here, *copies)))
+            assert (name in said) is named
+    assert shortfall(asked.state, replace(view, copies=(*here, left))) == "", "no wave took it down"
 
 
 def test_a_primary_created_just_before_the_stop_is_awaited() -> None:

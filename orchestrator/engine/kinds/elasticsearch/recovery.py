@@ -153,9 +153,14 @@ def not_to_return(question: Question) -> ForeseenNotToReturn | None:
 
 
 def shortfall(state: RunState, view: ClusterView | None) -> str:
-    """The copies that waves took down and the run did not wait for, while away; empty for none."""
-    away = () if view is None else view.routing.away
-    shards = [f"[{shard.index}][{shard.number}]" for shard in away if state.not_waited.get(shard[1:])]
+    """The copies that waves took down, and that still have no node, in words; empty for none.
+
+    A copy that was missing when the run began is none of them, nor is one that a node takes by now.
+    """
+    missing = [] if view is None else [copy.shard for copy in view.not_started if copy.node is None]
+    gone = Counter(shard[1:] for shard in missing) - _missing_before(state)
+    left = (shard for shard in dict.fromkeys(missing) if gone[shard[1:]] and state.not_waited.get(shard[1:]))
+    shards = [f"[{shard.index}][{shard.number}]" for shard in left]
     return f"copies that were not waited for, since no node takes them back: {some(shards)}" if shards else ""
 
 
