@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import random
 import shutil
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import ports
 from tests.lab.distributions import Distribution, Product
 from tests.lab.errors import LabError
 
-PORTS = range(20000, 30000)
-"""Below Linux's range for outgoing connections (32768 on): no outgoing connection may take the port of a node
-that is down before the node is started again."""
 LOOPBACK = "127.0.0.1"
 UNPRIVILEGED_USER = "nobody"
 REPOSITORY = "snapshots"
@@ -94,22 +90,10 @@ def share_home(home: Path, target: Path, who: Account) -> Path:
 
 
 def free_ports(count: int) -> tuple[Ports, ...]:
-    """Ports on the loopback address without a listener."""
-    picked: list[int] = []
-    start = random.SystemRandom().randrange(len(PORTS))  # two simultaneous labs should not pick the same
-    for offset in range(len(PORTS)):
-        port = PORTS[(start + offset) % len(PORTS)]
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-        picked.append(port)
-        if len(picked) == 2 * count:
-            pairs = zip(picked[::2], picked[1::2], strict=True)
-            return tuple(Ports(http=http, transport=transport) for http, transport in pairs)
-    raise LabError(f"no {2 * count} free ports between {PORTS.start} and {PORTS.stop} on {LOOPBACK}")
+    """Ports on the loopback address without a listener, for so many nodes."""
+    picked = ports.free_ports(2 * count)
+    pairs = zip(picked[::2], picked[1::2], strict=True)
+    return tuple(Ports(http=http, transport=transport) for http, transport in pairs)
 
 
 def node_settings(

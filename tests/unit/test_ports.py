@@ -1,0 +1,39 @@
+"""Ports that processes of tests are given."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.ports import free_ports
+
+ROOT = Path(__file__).resolve().parents[2]
+COUNT = 400
+PROCESSES = 8
+GIVE = f"from tests.ports import free_ports; print(*free_ports({COUNT}), flush=True); input()"
+
+
+def test_no_two_processes_are_given_the_same_port() -> None:
+    own = free_ports(COUNT)
+    processes = [
+        subprocess.Popen(  # noqa: S603  (this interpreter)
+            [sys.executable, "-c", GIVE],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(PROCESSES)
+    ]
+    given = [process.stdout.readline().split() if process.stdout else [] for process in processes]
+    for process in processes:
+        process.communicate("\n")
+    every = own + [int(port) for ports in given for port in ports]
+    assert len(every) == len(set(every)) == COUNT * (PROCESSES + 1)
+
+
+def test_a_port_is_given_again_only_after_all_others() -> None:
+    once = free_ports(COUNT // 4)
+    assert not set(once) & set(free_ports(COUNT // 4))
