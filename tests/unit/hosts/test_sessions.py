@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import paramiko
 import pytest
@@ -227,24 +227,6 @@ def test_after_close_no_connection_is_open_or_made() -> None:
     assert len(server.links) == 2
 
 
-class Dead:
-    """A transport over a channel of another one that has died."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def close(self) -> None:
-        raise self.error
-
-
-@pytest.mark.parametrize("error", [EOFError(), OSError("socket is closed")], ids=repr)
-def test_closing_a_link_that_is_dead_fails_nothing(error: Exception) -> None:
-    link: Any = Link(cast("Hop", "deploy@riak1:22"), None, Limits())
-    link._transport = Dead(error)
-    link.drop()
-    assert link._transport is None
-
-
 class SilentChannel:
     """A channel whose server does not acknowledge a command; closing it ends the wait, as paramiko's does."""
 
@@ -330,6 +312,61 @@ def test_a_channel_without_an_answer_leaves_others_alone(monkeypatch: pytest.Mon
     assert [each.ended for each in made] == [False, True, True]
     link.release(first)
     assert [each.ended for each in made] == [True, True, True]
+
+
+class DeadChannel:
+    """Of a jump host whose connection is dead, though nothing has noticed yet."""
+
+    closed = _closed = False
+
+    def settimeout(self, _seconds: float) -> None:
+        pass
+
+    def send(self, data: bytes) -> int:
+        return len(data)
+
+    def recv(self, _size: int) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        raise EOFError
+
+
+class DeadJumpHost:
+    released = 0
+
+    def open_tcp(self, _host: str, _port: int) -> DeadChannel:
+        return DeadChannel()
+
+    def release(self, _channel: object) -> None:
+        self.released += 1
+
+
+def test_a_dead_jump_host_is_no_traceback() -> None:
+    """Neither of the one who asks nor of paramiko's thread, which would print it on the terminal."""
+    hop = Hop(
+        alias="riak1",
+        host="127.0.0.1",
+        port=22,
+        user="deploy",
+        key_names=("riak1",),
+        identities=(),
+        identities_only=True,
+        known_hosts=(),
+        use_agent=False,
+    )
+    jump = DeadJumpHost()
+    link = Link(hop, cast("Link", jump), Limits(), wait=lambda _seconds: None)
+    said: list[object] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(threading, "excepthook", said.append)
+        with pytest.raises(LinkError):
+            link.open_session()
+        link.close()
+        for thread in threading.enumerate():
+            if isinstance(thread, paramiko.Transport):
+                thread.join()
+    assert (said, jump.released > 0) == ([], True)
 
 
 def test_a_retired_master_ends_with_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 import paramiko
 from paramiko.auth_strategy import AuthFailure
@@ -109,7 +109,7 @@ class Link:
         with self._lock:
             self._drop()
             while self._retired:
-                self._end(self._retired.pop())
+                self._retired.pop().close()
 
     def close(self) -> None:
         """Close it for good, and end any wait for another attempt."""
@@ -152,19 +152,12 @@ class Link:
                 del self._in_use[transport]
                 if transport in self._retired:
                     self._retired.remove(transport)
-                    self._end(transport)
+                    transport.close()
 
     def _drop(self) -> None:
         gone, self._transport = self._transport, None
         if gone is not None:
-            self._end(gone)
-
-    def _end(self, transport: paramiko.Transport) -> None:
-        # A connection through another, dead one raises when it is closed: it is closed then.
-        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
-            transport.close()
-        if self._parent is not None:
-            self._parent.release(transport.sock)
+            gone.close()
 
     def _take(self) -> paramiko.Transport:
         """The connection, made if needed; a limited number of attempts where another attempt can help.
@@ -185,10 +178,7 @@ class Link:
         try:
             return self._log_in(carrier)
         except BaseException:
-            with contextlib.suppress(OSError):  # a proxy command that has ended cannot be ended again
-                carrier.close()
-            if self._parent is not None:
-                self._parent.release(carrier)
+            carrier.close()
             raise
 
     def _carrier(self) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
@@ -196,7 +186,7 @@ class Link:
         host, port = self.hop.host, self.hop.port
         if self._parent is not None:
             try:
-                return self._parent.open_tcp(host, port)
+                return cast("paramiko.Channel", _Tunnel(self._parent, self._parent.open_tcp(host, port)))
             except LinkError as error:
                 found = error.unreachable
                 raise LinkError(
@@ -384,6 +374,28 @@ class Link:
             )
 
 
+class _Tunnel:
+    """The channel of a jump host that carries a connection, as paramiko uses a socket.
+
+    Closing the channel of a dead connection raises; it is closed then. paramiko closes it in its own thread
+    too, which would end with a traceback on the terminal.
+    """
+
+    def __init__(self, jump: Link, channel: paramiko.Channel) -> None:
+        self._jump, self._channel = jump, channel
+        self.settimeout, self.send, self.recv = channel.settimeout, channel.send, channel.recv
+
+    @property
+    def _closed(self) -> bool:
+        return self._channel.closed
+
+    def close(self) -> None:
+        """Give the channel back; any number of times."""
+        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+            self._channel.close()
+        self._jump.release(self._channel)
+
+
 class _ProxyCommand(paramiko.ProxyCommand):
     """A proxy command that gets no secret of this program; paramiko's gets every variable."""
 
@@ -398,6 +410,10 @@ class _ProxyCommand(paramiko.ProxyCommand):
             stderr=subprocess.PIPE,
             bufsize=0,
         )
+
+    def close(self) -> None:
+        """End it; paramiko's signals a number that may be another process's by now."""
+        self.process.terminate()
 
     def __del__(self) -> None:
         """End it with its pipes. Not in `close`, which paramiko calls while its thread still reads them."""
