@@ -40,6 +40,7 @@ SLOW: Final = (
     "tests/integration/test_riak_on_processes.py",
     "tests/integration/test_transports.py",
     "tests/integration/test_tuning_over_ssh.py",
+    "tests/proof/test_lockstep.py",
     "tests/proof/test_planted.py",
     "tests/simulation/test_defects.py",
     "tests/simulation/test_kept.py::test_killed_in_any_phase_resume",
