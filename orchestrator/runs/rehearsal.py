@@ -8,13 +8,11 @@ from typing import Final
 
 from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.invariant import Step
 from orchestrator.engine.plan import make_plan
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, LeaseError, SafetyViolation
 from orchestrator.merging import decide
-from orchestrator.merging.invariants import broken
 from orchestrator.model.action import action_name
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.observation import Observation
@@ -25,6 +23,8 @@ from orchestrator.ports import Reporter
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.aftermath import Aftermath, aftermath, settings
 from orchestrator.simulation.glance import glance
+from orchestrator.simulation.invariants import Step
+from orchestrator.simulation.merge_invariants import broken
 from orchestrator.simulation.mirror import mirrored
 from orchestrator.simulation.mishaps import Crash
 from orchestrator.simulation.nights import night

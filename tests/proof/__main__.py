@@ -52,7 +52,7 @@ _UNITS: Final = {
     "engine": ("tests/unit/engine",),
     "merging": (
         "tests/unit/engine/test_merging.py",
-        "tests/unit/engine/test_invariants.py",
+        "tests/simulation/test_invariants.py",
         "tests/unit/runtime",
     ),
     "runtime": ("tests/unit/runtime",),

@@ -8,12 +8,10 @@ from weakref import WeakKeyDictionary
 
 from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.invariant import Step
 from orchestrator.engine.plan import Decide, make_plan
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.merging import decide
-from orchestrator.merging.invariants import broken
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Event, Hold, PhaseEntered, Record
@@ -25,6 +23,8 @@ from orchestrator.model.reading import Instant, Unknown
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation.glance import glance
+from orchestrator.simulation.invariants import Step
+from orchestrator.simulation.merge_invariants import broken
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip
 from orchestrator.simulation.world import World
 

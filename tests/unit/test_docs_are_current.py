@@ -12,10 +12,10 @@ import typer
 from docs import generate, man_pages, witnesses
 from orchestrator.cli.program import app, run
 from orchestrator.cli.work.explain import EXIT_MEANINGS
-from orchestrator.engine.invariants import INVARIANTS
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.errors import ExitCode
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.simulation.invariants import INVARIANTS
 
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.invariant import Step
 from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.engine.state import Failing, RunState
 from orchestrator.model.action import ForceMerge, SetIndexSettings, StopNode
@@ -14,6 +13,7 @@ from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, Ru
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderSettings, MergePolicy, MergeTarget, Writes
 from orchestrator.model.phase import Outcome, Phase
+from orchestrator.simulation.invariants import Step
 from tests.simulation.play import cluster, policy
 from tests.states import state_with
 from tests.unit.engine.asking import ES1, begun

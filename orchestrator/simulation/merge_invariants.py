@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.engine import invariants
-from orchestrator.engine.invariant import Invariant, Step
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.model.action import ForceMerge, RebootHost, SetIndexSettings, StopNode
 from orchestrator.model.event import PhaseEntered, RunFinished, WaveStarted
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.reading import Seconds
+from orchestrator.simulation import invariants
+from orchestrator.simulation.invariants import Invariant, Step
 
 _TWO_READINGS_SECONDS: Final[Seconds] = 4.0
 """Less than the time between the two readings that show whether an index is written."""

@@ -8,10 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.invariant import Step
 from orchestrator.engine.state import RunState
-from orchestrator.merging.invariants import ALL_INVARIANTS as INVARIANTS
-from orchestrator.merging.invariants import broken
 from orchestrator.model.action import (
     Moment,
     Purpose,
@@ -52,6 +49,9 @@ from orchestrator.model.tuning_event import TuningApplied
 from orchestrator.model.turn import REBOOT, VERSION, Doubt, Installing, Owed, Verb, Work
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded
+from orchestrator.simulation.invariants import Step
+from orchestrator.simulation.merge_invariants import ALL_INVARIANTS as INVARIANTS
+from orchestrator.simulation.merge_invariants import broken
 from tests.simulation.play import cluster, policy
 from tests.simulation.upgrading import STEPS, TARGET, upgrading
 from tests.states import state_with

@@ -7,15 +7,15 @@ wrong. The tests check all of them after every event of every simulated run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from orchestrator.engine.invariant import Invariant, Step
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND
 from orchestrator.engine.state import RunState
-from orchestrator.engine.tuning_invariants import TUNING_INVARIANTS
 from orchestrator.model.action import (
+    Action,
     Moment,
     Purpose,
     RebootHost,
@@ -25,6 +25,7 @@ from orchestrator.model.action import (
     SettingChange,
     StartNode,
     StopNode,
+    TuneHost,
     WriteSettings,
     action_name,
 )
@@ -32,8 +33,10 @@ from orchestrator.model.allocation import withheld
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionConfirmed,
+    ActionSent,
     Event,
     PhaseEntered,
+    Record,
     RunFinished,
     SettingChanged,
     StoodDown,
@@ -43,6 +46,8 @@ from orchestrator.model.event import (
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.reading import Seconds
+from orchestrator.model.tuning import BOOT
+from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.model.turn import RESTART, Goal, Owed, Verb, Work, in_words
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded
@@ -54,6 +59,38 @@ _HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Pha
 """Phases in which the cluster is to heal, so allocation is enabled or being enabled."""
 
 _NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One event in its place: the state before it, the record, the state after it."""
+
+    before: RunState
+    record: Record
+    after: RunState
+
+    @property
+    def sent(self) -> Action | None:
+        """The verb that the event sends; None when it is another event."""
+        event = self.record.event
+        return event.action if isinstance(event, ActionSent) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Invariant:
+    """One condition. It is equal only to itself, so that a catalogue of them is a key at no cost.
+
+    Attributes:
+        name: the name in failure reports.
+        why: what goes wrong if it does not hold.
+        check: yields what is wrong with a step.
+        at: names of the events at which it can break, so that it is asked at no others; empty = at all.
+    """
+
+    name: str
+    why: str
+    check: Callable[[Step], Iterator[str]]
+    at: tuple[str, ...] = ()
 
 
 def broken(step: Step, rules: tuple[Invariant, ...] | None = None) -> tuple[str, ...]:
@@ -409,6 +446,48 @@ def _a_deposed_run_writes_nothing(step: Step) -> Iterator[str]:
         yield f"{action.node} is started, and it is in the record of run {deposed.successor}"
 
 
+def _hosts_are_tuned_under_stopped_nodes(step: Step) -> Iterator[str]:
+    state, action = step.before, step.sent
+    if not isinstance(action, TuneHost):
+        return
+    node = state.nodes.get(action.node)
+    of_wave = state.wave is not None and action.node in state.wave.nodes
+    if node is None or not of_wave or state.phase is not Phase.DOWN or node.phase is not NodePhase.STOPPED:
+        phase = node.phase.value if node else "not of the run"
+        yield f"the host of {action.node} ({phase}) is tuned in {state.phase.value}"
+    elif node.goal is Goal.BRING_UP:
+        yield f"{action.node} is tuned, and it is to be brought up at once"
+
+
+def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
+    action, policy = step.sent, step.before.begun.policy
+    if not isinstance(action, TuneHost):
+        return
+    wanted = {setting.tunable for setting in policy.tune.settings} if policy.tune else set()
+    if policy.tune and policy.tune.persist:
+        wanted.add(BOOT)
+    if action.tunable not in wanted:
+        yield f"{action.tunable} of {action.node} is set, and no profile asks for it"
+    if not action.changes:
+        yield f"{action.tunable} of {action.node} is set, and nothing says what was found"
+
+
+def _tuning_is_told_of_once(step: Step) -> Iterator[str]:
+    """Every tuning change that was sent for a node has an event with its outcome before the node's start."""
+    event, state = step.record.event, step.before
+    if isinstance(event, TuningApplied):
+        sent = [action for action in state.in_phase.confirmed if isinstance(action, TuneHost)]
+        if not any(one.node == event.node and one.tunable == event.tunable for one in sent):
+            yield f"{event.tunable} of {event.node} is said to be set, and was not"
+    if isinstance(event, TuningMissed) and event.node not in state.nodes:
+        yield f"{event.node} is none of the run's"
+    if isinstance(event, PhaseEntered) and event.to == NodePhase.STARTING.value and event.node is not None:
+        flying = (action for action in state.process.in_flight if isinstance(action, TuneHost))
+        unended = [action.tunable for action in flying if action.node == event.node]
+        if unended:
+            yield f"{event.node} continues while {', '.join(unended)} is under way"
+
+
 INVARIANTS: Final[tuple[Invariant, ...]] = (
     Invariant(
         name="stops_stand_behind_withholding",
@@ -560,6 +639,23 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         check=_a_deposed_run_writes_nothing,
         at=("action_sent",),
     ),
-    *TUNING_INVARIANTS,
+    Invariant(
+        name="hosts_are_tuned_under_stopped_nodes",
+        why="What is changed counts from a process's first page on, and a rescue has no time for it.",
+        check=_hosts_are_tuned_under_stopped_nodes,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="only_what_is_wanted_is_tuned",
+        why="A change that was not asked for, or has no record of the original value, cannot be undone.",
+        check=_only_what_is_wanted_is_tuned,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="tuning_is_told_as_it_was",
+        why="A value that is reported as set is not checked again.",
+        check=_tuning_is_told_of_once,
+        at=("tuning_applied", "tuning_missed", "phase_entered"),
+    ),
 )
 """All invariants; the docs list them by name."""
