@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.engine import limits
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
-from orchestrator.engine.kinds.predicates import Predicate, Question, by_reason, holds
+from orchestrator.engine.kinds.predicates import Predicate, Question, hold_in_words, holds
 from orchestrator.engine.largest_safe import Unit
 from orchestrator.engine.machines import machines_of
 from orchestrator.engine.progress import NodeProgress
@@ -237,7 +237,7 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     """Wait with allocation enabled, up to a limit; stand down at once when only the operator can help."""
     state = situation.state
     news = unrecorded(situation, refused)
-    first = sentence(refused[0]) if refused else "no reading"
+    first = hold_in_words(refused[0]) if refused else "no reading"
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
     away = any(hold.predicate in ABSENCE for hold in refused)  # it may clear when the member is back
     may_clear = away or situation.unread_for_now
@@ -273,34 +273,19 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     others = of_predicates(refused)
     limit = limits.hold(state)
     if (others or not refused) and limit is not None and limit.is_over(now):
-        return f"held for {limit.seconds:.0f} s by {sentence(others[0]) if others else 'no reading'}"
+        return f"held for {limit.seconds:.0f} s by {hold_in_words(others[0]) if others else 'no reading'}"
     closed = closed_gates(state, situation.seen) if gates_are_asked(state) else ()
     limit = limits.gate(state)
     if closed and limit is not None and limit.is_over(now):
-        return f"held for {limit.seconds:.0f} s by {sentence(closed[0])}"
+        return f"held for {limit.seconds:.0f} s by {hold_in_words(closed[0])}"
     too_long = _called_off_too_long(situation)
-    return f"{too_long}; now held by {sentence(refused[0])}" if too_long and refused else too_long
+    return f"{too_long}; now held by {hold_in_words(refused[0])}" if too_long and refused else too_long
 
 
 def let_go(situation: Situation) -> tuple[Event, ...]:
     """The events when nothing holds any more."""
     news = gate_news(situation.state, situation.seen)
     return (*news, HoldsCleared()) if of_predicates(situation.state.in_phase.holds) else news
-
-
-def sentence(hold: Hold) -> str:
-    """A hold in one line: `predicate: subject: evidence`."""
-    return f"{hold.predicate}: {hold.subject}: {hold.evidence}"
-
-
-def whole_sentence(hold: Hold) -> str:
-    """A hold in one line with its first subjects; the evidence is of the first, or of each."""
-    more = hold.count - len(hold.subjects)
-    rest = f" and {more} more" if more > 0 else ""
-    *reasons, last = (f"{', '.join(subjects)}: {reason}" for reason, subjects in by_reason(hold).items())
-    if not reasons:
-        return f"{hold.predicate}: {', '.join(hold.subjects)}{rest}: {hold.evidence}"
-    return f"{hold.predicate}: {'; '.join([*reasons, last])}{f';{rest}' if rest else ''}"
 
 
 def _gates(closed: tuple[Hold, ...]) -> str:

@@ -15,7 +15,7 @@ from orchestrator.engine import admit, beginning, changes, limits, recover, refu
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.every_kind import not_listed
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.kinds.predicates import by_same_reason, hold_in_words
 from orchestrator.engine.left_over import left_over, texts
 from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
 from orchestrator.engine.phases import READS
@@ -474,7 +474,7 @@ def _cannot_begin(situation: Situation) -> Decision | None:
     if not lasting:
         return None
     more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""
-    reason = f"{beginning.COULD_NOT_FINISH}: {admit.whole_sentence(lasting[0])}{more}"
+    reason = f"{beginning.COULD_NOT_FINISH}: {hold_in_words(lasting[0])}{more}"
     return stand_down(state, reason, Outcome.HELD, *admit.of_predicates(lasting))
 
 
@@ -591,7 +591,7 @@ def withheld(situation: Situation) -> Decision:
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
     if refused or unfit or situation.view is None:
-        why = admit.sentence(refused[0]) if refused else f"{unfit[0]} has changed since it was chosen"
+        why = hold_in_words(refused[0]) if refused else f"{unfit[0]} has changed since it was chosen"
         news = gate_news(state, situation.seen)
         step = run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}")
         return note(*admit.of_predicates(refused), *news, step)

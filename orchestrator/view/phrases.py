@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, assert_never
 
-from orchestrator.engine.kinds.predicates import by_reason
+from orchestrator.engine.kinds.predicates import hold_in_words
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
@@ -151,28 +152,11 @@ def hold_object(hold: Hold) -> dict[str, object]:
 
 
 def hold_sentence(hold: Hold) -> str:
-    """A hold for people: the predicate's public name, its subject, the evidence, and a way past it."""
+    """A hold for people: the predicate's public name, its subjects, the evidence, and a way past it."""
     ways = f"; another run passes it with {', '.join(hold.ways)}" if hold.ways else ""
-    return f"{_evidence_of(hold)}{one_line(ways, _EVIDENCE)}"
-
-
-def _evidence_of(hold: Hold) -> str:
     # Evidence ends with the remedy, so it is cut later than other foreign text.
-    reasons = by_reason(hold)
-    if len(reasons) > 1:
-        said = [
-            f"{', '.join(one_line(each) for each in subjects)}: {one_line(reason, _EVIDENCE)}"
-            for reason, subjects in reasons.items()
-        ]
-        said += [f"and {hold.count - len(hold.subjects)} more"] if hold.count > len(hold.subjects) else []
-        return f"{hold.predicate}: {'; '.join(said)}"
-    named = [one_line(subject) for subject in hold.subjects[:_SUBJECTS]]
-    where = ", ".join(named) + (f" and {hold.count - len(named)} more" if hold.count > len(named) else "")
-    return f"{hold.predicate} ({where}): {one_line(hold.evidence, _EVIDENCE)}"
+    return f"{hold_in_words(hold, partial(one_line, limit=_EVIDENCE))}{one_line(ways, _EVIDENCE)}"
 
-
-_SUBJECTS = 3
-"""Subjects of a hold that are named; the evidence is of the first."""
 
 _EVIDENCE = 700
 """Characters. Room for the owners of a preference list with long names, and the accepting flag."""

@@ -126,7 +126,7 @@ def validate(at: Stage, **hosts: object) -> Words:
     return ("validate", "--cluster", at.file(hosts=hosts))
 
 
-HELD = "selected_hosts_ready: host of es"
+HELD = "selected_hosts_ready (host of es"
 NO_FIT = "the saved plan does not fit lab"
 NO_HOST_KEY = "the host key of … is in none of … ssh-keyscan"
 NEITHER = "http://127.0.0.1: … neither Elasticsearch nor OpenSearch"

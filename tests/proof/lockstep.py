@@ -11,6 +11,8 @@ same, and the first act, event or end that differs is the first difference in de
 happened in the world (each verb with its time), each event of each run as JSON, and the end. Kills,
 take-overs, merges, upgrades, tuning and reboots are drawn among the rest.
 
+Each run that differs is named with what differs: `steps` (another verb, event, order or time), or the fields
+of events, such as `run_finished.message`, where all else is equal: that is how a change of wording shows.
 Exit status 1 if any run differs. If BEFORE needs packages of its own, name its interpreter by `--python`.
 """
 
@@ -28,7 +30,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -67,8 +71,8 @@ class Tree:
         return [Lived(**json.loads(line)) for line in self._run("--live", str(first), str(runs)).splitlines()]
 
     def told(self, seed: int) -> list[str]:
-        """All that happens in one of them."""
-        return self._run("--tell", str(seed), "1").splitlines()
+        """All that happens in one of them: a line for what the world did, a line of JSON for each event."""
+        return self._run("--tell", str(seed)).splitlines()
 
     def _run(self, *words: str) -> str:
         # This file, on the other tree's modules: that commit may not have it.
@@ -106,6 +110,40 @@ def live(first: int, runs: int) -> Iterator[Lived]:
         yield Lived(seed=seed, end=end, trace=life.trace(), decisions=decisions[seed])
 
 
+def tell(seed: int) -> Iterator[str]:
+    """What `Tree.told` reads."""
+    from orchestrator.runtime.codec import encode_record, to_text  # noqa: PLC0415  (as above)
+    from tests.simulation.lived import BrokenError  # noqa: PLC0415
+    from tests.simulation.wide import life_of  # noqa: PLC0415
+
+    life = life_of(seed)
+    with suppress(BrokenError):  # its end is compared, not its story
+        life.live()
+    happened = [(at, 0, f"{at:.6f} {what}") for at, what in life.world.story]
+    for program in life.programs:
+        records = (record for run in program.own_runs for record in program.written(run))
+        happened += [(record.at, 1, to_text(encode_record(record))) for record in records]
+    yield from (line for _, _, line in sorted(happened, key=lambda one: one[:2]))
+
+
+def differences(before: list[str], after: list[str]) -> set[str]:
+    """`steps`, or the fields of events in which two stories of the same steps differ."""
+    found = set()
+    for was, now in zip_longest(before, after):
+        if was == now:
+            continue
+        if was is None or now is None or not was.startswith("{") or not now.startswith("{"):
+            return {"steps"}
+        old, new = json.loads(was), json.loads(now)
+        old_event, new_event = old.pop("event"), new.pop("event")
+        kind = old_event["event"]
+        if (old, kind) != (new, new_event["event"]):
+            return {"steps"}
+        names = {*old_event, *new_event}
+        found |= {f"{kind}.{name}" for name in names if old_event.get(name) != new_event.get(name)}
+    return found
+
+
 def say(text: str) -> None:
     """Print this line."""
     sys.stdout.write(f"{text}\n")
@@ -133,7 +171,7 @@ def _tree_of(commit: str, folder: Path, python: str) -> Tree:
 
 def compare(before: Tree, after: Tree, first: int, runs: int) -> int:
     """Live the seeds in both and say what differs; how many runs do."""
-    differ, decisions, done = 0, 0, 0
+    differ, decisions, done, kinds = 0, 0, 0, Counter[str]()
     with ThreadPoolExecutor(2) as pool:
         for begin in range(first, first + runs, _CHUNK):
             count = min(_CHUNK, first + runs - begin)
@@ -142,10 +180,14 @@ def compare(before: Tree, after: Tree, first: int, runs: int) -> int:
                 done, decisions = done + 1, decisions + was.decisions
                 if was != now:
                     differ += 1
-                    say(f"seed {was.seed}: {was.end}, {was.decisions} decisions")
-                    say(f"  now: {now.end}, {now.decisions} decisions")
+                    told = pool.map(lambda tree: tree.told(was.seed), (before, after))  # noqa: B023  (as above)
+                    found = sorted(differences(*told))
+                    kinds.update(found)
+                    say(f"seed {was.seed}: {was.end}; now {now.end}: {', '.join(found) or 'the end alone'}")
             sys.stderr.write(f"{done} of {runs} runs, {decisions} decisions, {differ} differ\n")
     say(f"{done} runs, {decisions} decisions: {differ} runs differ")
+    for kind, count in kinds.most_common():
+        say(f"{count:6} {kind}")
     return differ
 
 
@@ -159,16 +201,15 @@ def main() -> int:
     parser.add_argument("--riak", action="store_true", help="on Riak clusters; --first counts among these")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of BEFORE")
     parser.add_argument("--live", nargs=2, type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--tell", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--tell", type=int, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.live:
         for lived in live(*wanted.live):
             say(json.dumps({name: getattr(lived, name) for name in Lived.__slots__}))
         return 0
-    if wanted.tell:
-        from tests.simulation.soak import told_in_full  # noqa: PLC0415  (as above)
-
-        say(told_in_full(wanted.tell[0])[0])
+    if wanted.tell is not None:
+        for line in tell(wanted.tell):
+            say(line)
         return 0
     if wanted.before is None:
         parser.error("name the commit to compare this tree with")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.lockstep import Tree, compare, parting
+from tests.proof.lockstep import Tree, compare, differences, parting
 from tests.proof.planting import ROOT
 
 WAVES = Path("orchestrator/engine/waves.py")
@@ -34,3 +34,15 @@ def test_the_first_difference_is_shown_with_what_came_before() -> None:
     assert parting(lines, list(lines)) == []
     assert parting(lines, [*lines[:7], "other", "8"])[-6:] == [" 4", " 5", " 6", "-7", "+other", " 8"]
     assert parting(lines, lines[:8])[-1] == "-8"
+
+
+def test_other_words_are_told_from_other_steps() -> None:
+    begun, ended = (
+        '{"at": 1, "event": {"event": "run_started"}}',
+        '{"at": 2, "event": {"event": "run_finished", "message": "a"}}',
+    )
+    before = ["1.0 stop es1", begun, ended]
+    assert differences(before, list(before)) == set()
+    assert differences(before, [*before[:2], ended.replace('"a"', '"b"')]) == {"run_finished.message"}
+    for other in (before[:2], ["1.0 stop es2", *before[1:]], [before[0], ended, begun]):
+        assert differences(before, other) == {"steps"}

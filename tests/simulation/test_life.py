@@ -114,7 +114,7 @@ def test_allocation_that_a_forgotten_run_left_is_named(
     life._repair(silent, ended=True)
     with pytest.raises(BrokenError, match="as a killed run left it"):
         life._judge_done(done)
-    life._repair(replace(silent, message=f"no_other_maintenance: {ALLOCATION}: is primaries"), ended=True)
+    life._repair(replace(silent, message=f"no_other_maintenance ({ALLOCATION}): is primaries"), ended=True)
     assert life.world.persistent.get(ALLOCATION) == found
     assert (life.forgotten, _said(life)) == ({}, [])
     life.world.set(Level.PERSISTENT, ALLOCATION, "none")

@@ -125,7 +125,8 @@ class Life(AnyLife):
         """
         again, self.held = self.held == state.message, state.message
         return again and any(
-            f"copies_can_return: index {index.name}:" in state.message
+            "copies_can_return (" in state.message
+            and _names(state.message, index)
             and not deciders.may_return(self.world, index, shard, self.world.nodes[copy.node])
             for index, shard in deciders.shards_of(self.world)
             for copy in shard.started
@@ -163,7 +164,7 @@ class Life(AnyLife):
         if world.refuse_settings is not None:
             fate.befall(SettingsRefused(reason=""))
         for index in list(world.indices.values()):
-            named = state is None or f"index {index.name}:" in state.message
+            named = state is None or _names(state.message, index)
             if ended and named and index.ruled_at >= self.began:
                 allocation.rule(world, index, {})
         failed = self._failed(state) if state else []
@@ -441,6 +442,10 @@ class Life(AnyLife):
         if found is None or index.wanted_by_others is None:
             return 0
         return max(0, index.wanted_by_others - found)
+
+
+def _names(message: str, index: SimIndex) -> bool:
+    return re.search(rf"index {re.escape(index.name)}(?![\w.-])", message) is not None
 
 
 def _on_their_way(copies: Iterable[SimCopy]) -> int:

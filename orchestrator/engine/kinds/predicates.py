@@ -204,6 +204,26 @@ def by_reason(hold: Hold) -> Mapping[str, Sequence[str]]:
     return by_same_reason(zip(hold.subjects, hold.reasons, strict=True))
 
 
+def hold_in_words(hold: Hold, shown: Callable[[str], str] = str) -> str:
+    """A hold in one line: `predicate (subjects): evidence`, or each evidence with its subjects.
+
+    Args:
+        hold: to be named.
+        shown: makes a text that came from outside fit to be shown.
+    """
+    reasons = by_reason(hold)
+    if len(reasons) > 1:
+        said = [f"{', '.join(map(shown, names))}: {shown(reason)}" for reason, names in reasons.items()]
+        said += [f"and {hold.count - len(hold.subjects)} more"] if hold.count > len(hold.subjects) else []
+        return f"{hold.predicate}: {'; '.join(said)}"
+    named = [shown(subject) for subject in hold.subjects[:_NAMED]]
+    more = f" and {hold.count - len(named)} more" if hold.count > len(named) else ""
+    return f"{hold.predicate} ({', '.join(named)}{more}): {shown(hold.evidence)}"
+
+
+_NAMED: Final = 3
+"""Subjects of a hold that are named where one evidence is enough; it is of the first."""
+
 Name = TypeVar("Name", bound=str)
 
 

@@ -103,7 +103,7 @@ SCENES: Final = (
             lives={f"es{n}": 1 for n in (1, 2, 3)}, sent={"stop": 0})
         for what, befalls, hold, gate, said in (
             ("closed for good", [first(_shut(None))], 60.0, 600.0,
-                "held for 600 s by gates_open: rabbitmq_queue ingest"),
+                "held for 600 s by gates_open (rabbitmq_queue ingest"),
             ("closed beside a snapshot, whose limit is over first", [first(_shut(None)), _snapshot(None)],
                 240.0, 3600.0, "held for 240 s by no_run"),
         )
@@ -130,7 +130,7 @@ SCENES: Final = (
         events={"alerts_at_start": 1, "gate_closed": 1, "gate_opened": 1}),
     Scene(name="alertmanager: an alert that a person accepts no longer holds the run",
         wanted=WATCHED, befalls=[at("stop", _fires(None))], ends=HELD, lives={},
-        says="held for 1200 s by gates_open: alertmanager: 1 alert fires: DiskFull",
+        says="held for 1200 s by gates_open (alertmanager): 1 alert fires: DiskFull",
         then=[resume(ends=HELD), resume(accept_alerts=["DiskFull"])], events={"alerts_at_start": 1}),
     Scene(name="gates: not asked while nodes are down", wanted=_gated(3600.0, 600.0),
         shows=partial(_asked_at_most, 3 * 6)),
@@ -142,14 +142,14 @@ SCENES: Final = (
         of=SIX, befalls=[asked(Request.PAUSE, "stop")], ends=PAUSED, lives={"es1": 1, "es6": 1},
         then=[
             lambda played: played.world.add_index("bare", replicas=0, places=["es6"]) is not None,
-            resume(ends=HELD, says="zero_replica_indices: index bare")
+            resume(ends=HELD, says="zero_replica_indices (index bare")
         ]),
     Scene(name="begin_anyway: what is held is skipped, and named at the end", of=SIX, indices=BARE,
         wanted=policy(begin_anyway=True), ends=HELD, lives={"es6": 1},
-        says="es6 was skipped: held at planning by zero_replica_indices: index bare"),
+        says="es6 was skipped: held at planning by zero_replica_indices (index bare"),
     Scene(name="reboot: not begun while the last host may not be rebooted",
         nodes={"es3": {"may_reboot": False}}, wanted=policy(reboot=True), ends=HELD, sent=NO_STOP,
-        lives={f"es{n}": 1 for n in (1, 2, 3)}, says="does not begin: selected_hosts_ready: host of es3"),
+        lives={f"es{n}": 1 for n in (1, 2, 3)}, says="does not begin: selected_hosts_ready (host of es3"),
     Scene(name="together: a canary does not part what shares a machine", of=SIX,
         nodes={"es3": {"machine": "host-1"}, "es6": {"machine": "host-1"}},
         wanted=policy(reboot=True, together=Together.REBOOT, pause_after=1, max_unavailable=2),

@@ -313,7 +313,7 @@ _NODES: Final = (
         within=QUIET + 500.0),
     night("HostCutOff: selected_hosts_ready ends a run in minutes for a host that stays out of reach",
         first(mishaps.HostCutOff(node=ES3, seconds=2000.0)), ends=HELD,
-        says="selected_hosts_ready: host of es3", within=180.0, sent={"stop": 0}),
+        says="selected_hosts_ready (host of es3", within=180.0, sent={"stop": 0}),
     night(
         "DiesAgain: a start that crashes once is sent again",  # its service manager leaves it down
         at_stop(node_mishaps.DiesAgain(node=ES3, times=1, after=1.0)),
@@ -414,7 +414,7 @@ _OWED: Final = (
     ),
     night("rescued: an index made between the last reading and the stop",
         at_stop(mishaps.IndexMade(name="raced", on=ES3, replicas=0), after=0.0), ends=HELD,
-        says="zero_replica_indices: index raced", within=4000.0, events={"rescued": 1},
+        says="zero_replica_indices (index raced", within=4000.0, events={"rescued": 1},
         then=[lambda played: played.world.delete_index("raced"), resume()]),
     night("rescued: a node goes after the others, but before the elected master",
         at_stop(mishaps.IndexMade(name="raced", on=ES3), after=0.0), within=2 * QUIET,
@@ -424,7 +424,7 @@ _OWED: Final = (
         within=2 * QUIET, events={"rescued": 1}),
     night("SnapshotAborted holds the run, which says what ends it",
         first(mishaps.SnapshotAborted(node=ES3)), ends=HELD, within=4000.0,
-        says=("repo/nightly: is aborted and has not ended on es3", "a restart of that node ends it"),
+        says=("repo/nightly): is aborted and has not ended on es3", "a restart of that node ends it"),
         then=[lambda played: played.world.aborted.clear(), resume()]),
     night("SnapshotAborted, accepted: the restart of the node ends it",
         first(mishaps.SnapshotAborted(node=ES3)), within=2 * QUIET,

@@ -166,7 +166,7 @@ def _on_its_way_again(played: Played) -> None:
 def _back_to_waiting(played: Played) -> None:
     entered = played.found(PhaseEntered)
     back = [step.why for step in entered if (step.from_, step.to) == ("gated", "reassigned")]
-    assert back[0].startswith("every_shard_keeps_started_copies: index logs"), "its other copy is not started"
+    assert back[0].startswith("every_shard_keeps_started_copies (index logs"), "its other copy is not started"
 
 
 # fmt: off

@@ -93,7 +93,7 @@ def _waits_for_the_one(played: Played) -> bool:
 SCENES: Final = (
     Scene(name="an index kept on es1, with a copy on es2: named before the first stop", of=six,
         indices=_pair("es1", "es2", require__name="es1"), ends=HELD, sent={"stop": 0}, within=60.0,
-        says="index pair: [pair][0] would not come back to es2, and no other node takes it"),
+        says="index pair): [pair][0] would not come back to es2, and no other node takes it"),
     Scene(name="an index kept on es1 that has no copy elsewhere holds nothing", of=six, within=QUIET,
         indices=_pair("es1", require__name="es1"), wanted=policy(**BARE), events={FORESEEN: 0},
         violates="pair"),
@@ -119,7 +119,7 @@ SCENES: Final = (
         Scene(name=f"no node takes the replica that the run would add ({how}): named before the first stop",
             of=six, indices=_pair("es4", **rules), wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA),
             ends=HELD, sent={"stop": 0}, within=60.0,
-            says="index pair: no node may take the replica that the run would add")
+            says="index pair): no node may take the replica that the run would add")
         for how, rules in (
             ("pinned", {"require__name": "es4"}),
             ("one node of its zone", {"include__name": "es4,gone"}),
@@ -129,7 +129,7 @@ SCENES: Final = (
     Scene(name="a node takes the replica that the run adds, and no other node may", of=six, within=QUIET,
         indices=_pair("es4", include__name="es4,es5"), wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA)),
     Scene(name="total_shards_per_node of the cluster: of two copies either may stay away", of=_one_each,
-        wanted=ACCEPTED, ends=HELD, sent={"stop": 0}, within=60.0, says="index ants: [ants][0]"),
+        wanted=ACCEPTED, ends=HELD, sent={"stop": 0}, within=60.0, says="index ants): [ants][0]"),
     Scene(name="while ILM shrinks an index, others go first and the run waits for the end", of=six,
         indices={"pair": {**_pair("es1", "es2", require__name="es1")["pair"], "shrinks": True}},
         prepares=_shrunk, within=2200.0, events={FORESEEN: 0}),

@@ -208,7 +208,7 @@ _RUNS: Final = (
         ring(f"all_members_up: a node that is down at the start holds the run, without {off or 'none'}",
             of=partial(_down, back=False, written=False), ends=HELD, says=(says, FOUR), away=[FOUR],
             sent={"stop": 0, "raise_limits": 0}, **without(*off))
-        for off, says in (((), "by all_members_up: riak4"), (("all_members_up", "ring_ready"), QUORUM))
+        for off, says in (((), "by all_members_up (riak4"), (("all_members_up", "ring_ready"), QUORUM))
     ),
     *(
         ring(f"no_transfers: fallbacks that wait at the start, without {off or 'none'}",
@@ -324,11 +324,12 @@ _WAITING: Final = (
         of=_none_allowed, ends=HELD, says=f"the transfer limit of {ONE} is 0; set one with `riak admin",
         sent={"stop": 0}),
     ring("no_pending_ownership_change: a node that was staged and never committed holds all the same",
-        of=_joins, ends=HELD, says="riak@staged: it is joining", sent={"stop": 0}),
+        of=_joins, ends=HELD, says="riak@staged): it is joining", sent={"stop": 0}),
     ring("all_members_up: what waits for a node that is down for weeks is not passed over",
         of=_down_for_weeks, ends=HELD, says=FOUR, away=[FOUR], sent={"stop": 0}),
     ring("all_members_up: disabled with what follows, what waits for a node that is down still holds",
-        of=_down_for_weeks, ends=HELD, says=f"no_transfers: transfers by {ONE}: {FOUR} is down", away=[FOUR],
+        of=_down_for_weeks, ends=HELD, away=[FOUR],
+        says=f"no_transfers (transfers by {ONE}, transfers by {TWO}): {FOUR} is down",
         sent={"stop": 0}, **without("all_members_up", "ring_ready", "expected_nodes_present", QUORUM)),
     ring("waiting_partitions_go_alone: in sets of several nodes",
         of=partial(stuck, ONE, TWO, nodes=9), wanted=by_sets(), shows=_alone),

@@ -466,7 +466,7 @@ _BY_MACHINE: Final = (
     Scene(name="budget_not_exceeded: an index that the run itself would repair is no hold",
         of=sharing, indices={"bare": {"replicas": 0, "places": [ES2]}},
         wanted=always(max_unavailable=1, zero_replicas=ZeroReplicas.ADD_REPLICA), ends=HELD,
-        says="by budget_not_exceeded: wave: 2 nodes would be away"),
+        says="by budget_not_exceeded (wave): 2 nodes would be away"),
     *(
         _held(f"{COPIES}: a machine that may not stop whole holds with advice, {name}",
             COPIES, f"0 started in-sync copies elsewhere, 1 wanted; {TOGETHER}{advice}",

@@ -12,12 +12,18 @@ from typing import Final
 import pytest
 
 from orchestrator.config.disabling import disabled_predicate
-from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.predicates import no_other_maintenance, no_running_snapshot
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of, not_to_return
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
-from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, disabling, holds
+from orchestrator.engine.kinds.predicates import (
+    SUBJECTS,
+    Question,
+    aggregated,
+    disabling,
+    hold_in_words,
+    holds,
+)
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import Failing
 from orchestrator.model.action import ProbeSettings
@@ -704,7 +710,7 @@ def test_a_hold_names_the_reason_of_each_host() -> None:
         f"host of es4: {may_not}: reason 4; host of es5: {may_not}: reason 5; "
         f"host of es6: {may_not}: reason 6; and 2 more"
     )
-    assert whole_sentence(hold) == hold_sentence(hold) == said
+    assert hold_in_words(hold) == hold_sentence(hold) == said
     one = replace(hold, subjects=hold.subjects[:1], reasons=hold.reasons[:1], count=1)
     other = replace(one, subject="host of es9", evidence="gone", subjects=("host of es9",), reasons=("gone",))
     (both,) = aggregated((one, other))
