@@ -32,7 +32,7 @@ from orchestrator.model.host_event import StartFailed
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 from orchestrator.model.remembered import for_the_same_objects
-from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, in_words
+from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, in_order
 
 
 class Move(Enum):
@@ -600,7 +600,7 @@ def was_ours(situation: Situation, node: NodeProgress) -> bool:
 
 def debt_in_words(node: NodeProgress) -> str:
     """The owed work of a node, for people: `es2 still needs hook while_stopped 0`."""
-    return f"{node.name} still needs {in_words(node.work)}"
+    return f"{node.name} still needs {', '.join(in_order(node.work))}"
 
 
 _DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], _Did]]] = {

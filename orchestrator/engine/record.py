@@ -7,7 +7,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.policy import Kind
-from orchestrator.model.turn import HooksOf, in_words
+from orchestrator.model.turn import HooksOf, in_order
 
 
 def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
@@ -29,7 +29,7 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
                 node=node.name,
                 incarnation=node.life or Incarnation(),
                 address=state.begun.addresses.get(node.name, ""),
-                owed=tuple(in_words(node.owed).split(", ")) if node.owed else (),
+                owed=in_order(node.owed),
             )
             for node in state.nodes.of(Mark.AWAKE)
             if node.phase in IN_HAND or _may_go_down_late(state, node)

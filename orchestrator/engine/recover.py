@@ -42,7 +42,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import NOT_READ, Seconds, Unknown
 from orchestrator.model.remembered import for_the_same_objects
-from orchestrator.model.turn import in_words
+from orchestrator.model.turn import in_order
 
 ALLOCATION_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`: after so many failures in a row the cluster leaves a copy unassigned."""
@@ -171,7 +171,7 @@ def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, 
                 events.append(_figures(situation, node))
             events.append(node_phase(node.name, node.phase, NodePhase.RECOVERED))
         elif node.work:
-            what = tuple(in_words(node.work).split(", "))
+            what = in_order(node.work)
             why, work = "it came up before this was done", f"still needs {', '.join(what)}"
             events.append(OwedAgain(node=node.name, what=what, why=why))
             events.append(node_phase(node.name, node.phase, NodePhase.PENDING, why=work))

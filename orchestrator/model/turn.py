@@ -58,12 +58,10 @@ REBOOT = Owed(work=Work.REBOOT)
 VERSION = Owed(work=Work.VERSION)
 
 
-def in_words(owed: frozenset[Owed]) -> str:
-    """List owed work in the order in which a turn does it: `restart, hook while_stopped 0`."""
+def in_order(owed: frozenset[Owed]) -> tuple[str, ...]:
+    """Name owed work in the order in which a turn does it: `restart`, `hook while_stopped 0`."""
     order = list(Work)
-    return ", ".join(
-        str(item) for item in sorted(owed, key=lambda item: (order.index(item.work), item.number))
-    )
+    return tuple(str(item) for item in sorted(owed, key=lambda item: (order.index(item.work), item.number)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.reading import Seconds
 from orchestrator.model.tuning import BOOT
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
-from orchestrator.model.turn import RESTART, Goal, Owed, Verb, Work, in_words
+from orchestrator.model.turn import RESTART, Goal, Owed, Verb, Work, in_order
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded
 
@@ -384,7 +384,8 @@ def _recovered_owes_nothing(step: Step) -> Iterator[str]:
         return
     node = step.before.nodes[event.node]
     if event.to == NodePhase.RECOVERED.value and (node.owed or node.phase is not NodePhase.REJOINED):
-        yield f"{node.name} counts as recovered from {node.phase.value} and still needs {in_words(node.owed)}"
+        owed = ", ".join(in_order(node.owed))
+        yield f"{node.name} counts as recovered from {node.phase.value} and still needs {owed}"
     if event.to == NodePhase.PENDING.value and not node.work:
         yield f"{node.name} is to be restarted and needs no work"
 
