@@ -184,7 +184,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             request = max(state.process.request, request)
             return replace(state, process=replace(state.process, request=request, requested_by=by))
         case ev.StandingDown():
-            return replace(state, process=replace(state.process, standing_down=event))
+            process = replace(state.process, standing_down=event, held_by=state.in_phase.holds)
+            return replace(state, process=process)
         case (
             ev.SettingChanged()
             | ev.SettingRestored()

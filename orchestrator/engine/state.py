@@ -150,6 +150,7 @@ class ProcessState:
         lease_lost: why the lease is not held; None while it is.
         deposed: the run that took the lease over from this living one; None while it holds its lease.
         standing_down: why, how it will have ended, and which nodes had used up their time; None before.
+        held_by: what held the run when it began to stand down, which ends all holds.
         state: the state database, as after `--state`; empty for the usual place.
     """
 
@@ -173,6 +174,7 @@ class ProcessState:
     deposed: ev.Deposed | None = None
     second_failure: str | None = None
     standing_down: ev.StandingDown | None = None
+    held_by: tuple[Hold, ...] = ()
     state: str = ""
 
 

@@ -19,18 +19,15 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     Event,
     Hold,
-    HoldsCleared,
     NodeRecovered,
-    PhaseEntered,
     RestoreBegun,
     RunFinished,
     RunResumed,
     SettingRestored,
     StoodDown,
 )
-from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened
 from orchestrator.model.host_event import StartFailed
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
@@ -144,7 +141,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         pending=tuple(name for name in state.nodes if name not in handled),
         seconds=finished.seconds if finished else max(0.0, now - state.process.started),
         node_seconds=whole_turns(events),
-        holds=state.in_phase.holds or (_held_by(events) if outcome is Outcome.HELD else ()),
+        holds=state.in_phase.holds or (state.process.held_by if outcome is Outcome.HELD else ()),
         left=texts(left),
         left_lines=grouped(left),
         message=(finished.message if finished else "") or state.message,
@@ -181,28 +178,6 @@ def _last_attempt(events: Sequence[Event]) -> Sequence[Event]:
     """The events of the last attempt: those of a process that resumed a run include earlier attempts."""
     begins = [place for place, event in enumerate(events) if isinstance(event, _AGAIN)]
     return events[begins[-1] :] if begins else events
-
-
-def _held_by(events: Sequence[Event]) -> tuple[Hold, ...]:
-    """The holds at the moment when the run began to stand down; the stand-down itself clears them."""
-    holds: dict[tuple[str, str], Hold] = {}
-    for event in events:
-        match event:
-            case Hold(predicate=predicate, subject=subject):
-                holds[predicate, subject] = event
-            case HoldsCleared(but_gates=True):
-                holds = {key: hold for key, hold in holds.items() if hold.predicate == GATES_OPEN}
-            case HoldsCleared() | RunResumed():
-                holds.clear()
-            case GateClosed(gate=gate, evidence=evidence):
-                holds[GATES_OPEN, gate] = Hold(predicate=GATES_OPEN, subject=gate, evidence=evidence)
-            case GateOpened(gate=gate):
-                holds.pop((GATES_OPEN, gate), None)
-            case PhaseEntered(node=None, to=to) if to not in (Phase.STANDING_DOWN.value, Phase.ENDED.value):
-                holds.clear()
-            case _:
-                pass
-    return tuple(holds.values())
 
 
 def summary_object(end: Summary) -> dict[str, object]:

@@ -23,10 +23,12 @@ from orchestrator.model.event import (
     ActionSent,
     BaselineRecorded,
     Event,
+    Hold,
     IndexTaken,
     PhaseEntered,
     RestoreBegun,
     RunResumed,
+    StandingDown,
     TakenDown,
     WaveStarted,
     WorkDone,
@@ -35,7 +37,7 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import WaveGaveWay
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Installing, Owed, Verb, Work
 from orchestrator.model.upgrade import InstallStep
@@ -412,3 +414,11 @@ def test_a_refused_install_keeps_the_step_that_was_lost_before() -> None:
     state = _es1(STOPPED, lost_install=lost, install=later)
     step = RunInstall(node=ES1, number=0, ticket="/2", step=InstallStep(run="x"), target="9.1.0")
     assert _after(state, _failed(step)[1]).nodes[ES1].lost_install == lost
+
+
+def test_what_held_the_run_is_known_until_it_is_resumed() -> None:
+    hold = Hold(predicate="cluster_not_red", subject="cluster", evidence="red")
+    down = StandingDown(reason="held for 1 s", outcome=Outcome.HELD)
+    state = _after(_state(), hold, down, run_phase(Phase.PREPARING, Phase.STANDING_DOWN))
+    assert (state.in_phase.holds, state.process.held_by) == ((), (hold,))
+    assert _after(state, RESUMED).process.held_by == ()
