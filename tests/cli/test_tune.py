@@ -17,7 +17,7 @@ from orchestrator.cli.options import Output
 from orchestrator.cli.work.tune_apply import apply
 from orchestrator.cli.work.tune_revert import revert
 from orchestrator.cli.work.tune_show import by_verdict, sentence, show_states, verdict_on
-from orchestrator.errors import ExitCode, JournalError, LeaseError, UsageError
+from orchestrator.errors import ExitCode, JournalError, LeaseError
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
@@ -30,7 +30,7 @@ from orchestrator.model.tuning import (
     Verdict,
 )
 from orchestrator.runs.host_tuning import Maker, agreed
-from orchestrator.runs.tuned_hosts import TunedHosts, select
+from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access, empty_engine
 from orchestrator.runtime.ledger import Ledger, Tuning
@@ -438,13 +438,3 @@ def test_a_terminal_gets_a_table_and_colours_unless_refused(bench: Bench) -> Non
         assert "\x1b[2J" not in text
         for part in ("\\x1b", "vm.swappiness", "DRIFT"):
             assert part in text
-
-
-def test_nodes_are_chosen_by_name_and_glob() -> None:
-    nodes = [ES3, ES1, ES2]
-    assert select(nodes, (), ()) == [ES1, ES2, ES3]
-    assert select(nodes, ("es[12]",), ("es2",)) == [ES1]
-    with pytest.raises(UsageError, match="no node is called es9; there are es1, es2, es3"):
-        select(nodes, ("es9",), ())
-    with pytest.raises(UsageError, match="the selection leaves no node"):
-        select(nodes, ("es1",), ("*",))

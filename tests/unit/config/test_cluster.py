@@ -70,23 +70,6 @@ def test_what_a_cluster_file_means(subtests: pytest.Subtests, kind: str) -> None
             assert [_said(file, line) for line in facts] == facts
 
 
-def test_product_and_version_are_named_together(subtests: pytest.Subtests) -> None:
-    for wrong, reason in [
-        ("product: opensearch\n", "`product` and `version` go together"),
-        ("version: 2.19.0\n", "`product` and `version` go together"),
-        ("product: couchdb\nversion: 2.19.0\n", "product"),
-        ("product: opensearch\nversion: latest\n", "must be like"),
-    ]:
-        with subtests.test(wrong=wrong), pytest.raises(ConfigError, match=reason):
-            _cluster(f"HEAD\n{wrong}")
-
-
-@pytest.mark.parametrize("path", ["var/tmp", "''", '"/var/\\ntmp"'])
-def test_the_folder_of_the_lease_is_absolute(path: str) -> None:
-    with pytest.raises(ConfigError, match=r"riak\.lease_directory"):
-        _cluster(f"HEAD\nriak: {{lease_directory: {path}}}\n", kind="riak")
-
-
 def test_files_that_are_not_there_are_named_by_line_and_key(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("x")
     text = "tls:\n  ca: ca.pem\n  client_cert: c.pem\nhosts:\n  identity: id\n  overrides:\n    es7: {identity: id7}\n"

@@ -143,13 +143,6 @@ def _taken(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def test_a_merge_of_riak_is_refused_by_name() -> None:
-    assert _refused(Overrides(merge=MergeFlags(patterns=("posts-*",))), kind="riak") == (
-        "prod is riak, which has no segments to merge: post-bulk-index and force-merge are for "
-        "elasticsearch; `orchestrate restart` restarts its nodes"
-    )
-
-
 def test_a_number_larger_than_the_cluster_is_refused(subtests: pytest.Subtests) -> None:
     """It would bound nothing. Before the cluster is read its size is not known, and is never taken as 1."""
     for flags, nodes, files, said in [
@@ -179,23 +172,6 @@ def test_a_number_larger_than_the_cluster_is_refused(subtests: pytest.Subtests) 
                 assert _refused(Overrides(**flags), nodes=nodes, **files) == said
             else:
                 _policy(Overrides(**flags), nodes=nodes, **files)
-
-
-def test_a_playbook_of_another_kind_is_refused() -> None:
-    for kind, other in (("riak", "elasticsearch"), ("elasticsearch", "riak")):
-        with pytest.raises(UsageError) as caught:
-            build_policy(
-                _cluster(kind=kind),
-                _playbook("", other),
-                Overrides(),
-                predicates=PREDICATES,
-                nodes=5,
-                now=1e9,
-            )
-        assert str(caught.value) == (
-            f"the playbook b is for {other} (`kind`), and prod is {kind}: name another one in "
-            "/etc/o/prod.yml (`playbook`) or with --playbook"
-        )
 
 
 def test_the_profile_is_the_playbooks_or_that_of_the_kind(subtests: pytest.Subtests) -> None:

@@ -42,6 +42,7 @@ def profile(document: Document) -> object:
 
 CHECKS: dict[str, tuple[Callable[[Document], object], str]] = {
     "cluster": (cluster, ELASTICSEARCH),
+    "around": (cluster, ELASTICSEARCH),
     "riak-cluster": (cluster, "kind: riak\nname: ring\nendpoints: ['http://riak1:8098']\n"),
     "hosts": (hosts, "kind: hosts\nname: cass\nhosts:\n  names: {cass1: {}, cass2: {address: 10.1.0.2}}\n"),
     "playbook": (playbook, ""),

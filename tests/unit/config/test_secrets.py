@@ -135,20 +135,6 @@ def test_a_key_that_fits_no_header_is_refused_and_not_shown(tmp_path: Path) -> N
     assert resolver.resolve(reference).reveal() == "ключ", "a password is encoded"
 
 
-def test_of_a_command_line_the_program_alone_is_shown(tmp_path: Path) -> None:
-    """Tokens end up in such lines, and messages in logs."""
-
-    def refused(words: Sequence[str]) -> bytes:
-        raise subprocess.CalledProcessError(7, list(words))
-
-    reference = "command:curl -H X-Vault-Token:s3cret http://vault"
-    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, command=refused)
-    with pytest.raises(ConfigError) as caught:
-        resolver.resolve(parse_reference(reference, PLACE))
-    assert "s3cret" not in str(caught.value)
-    assert "secret command:curl …: " in str(caught.value)
-
-
 def test_a_command_gets_no_terminal_to_ask_on() -> None:
     assert run_command(["sh", "-c", "read answer || printf none"]) == b"none"
 

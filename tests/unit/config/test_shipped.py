@@ -1,4 +1,4 @@
-"""The files that come with the package, the page and the schemas that are written from the models."""
+"""The files that come with the package, and the schemas that are written from the models."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.config.cluster import (
+    ClusterFile,
     HostsFileSpec,
     RiakClusterSpec,
     check_cluster,
@@ -21,14 +24,14 @@ from orchestrator.config.cluster import (
 from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.hosts import NamedHostsSpec, RiakHostsSpec
 from orchestrator.config.lookup import Wanted, find, shipped, standard_places
-from orchestrator.config.playbook import PlaybookSpec, check_playbook, load_playbook
+from orchestrator.config.playbook import Playbook, PlaybookSpec, check_playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.config.reaching import TlsSpec
-from orchestrator.config.reference import SchemaOf, json_schema, page
+from orchestrator.config.reference import SchemaOf, json_schema
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.spec import Spec
 from orchestrator.config.yaml import KeyPath, parse, read
-from orchestrator.model.policy import Kind, Policy, RecoveryLimits
+from orchestrator.model.policy import Policy
 
 ROOT = Path(__file__).parents[3]
 HOME = Path("/home/op")
@@ -40,38 +43,34 @@ def _path(playbook: str) -> Path:
     return find(Wanted.PLAYBOOK, playbook, standard_places({}, home=HOME))
 
 
-def _policy(example: str, playbook: str) -> Policy:
-    """Of an example and the playbook that it names, which is this one."""
-    cluster, book = load_cluster(CLUSTERS / example, home=HOME), load_playbook(_path(playbook))
-    assert cluster.spec.playbook == book.name == playbook
+def _policy(cluster: ClusterFile, book: Playbook) -> Policy:
+    assert cluster.spec.playbook == book.name
     assert cluster.warnings == ()
     names = PredicateNames(known=(), always_on=())
     return build_policy(cluster, book, Overrides(), predicates=names, nodes=3, now=0.0)
 
 
-def test_the_example_and_the_playbook_make_the_default_policy() -> None:
-    assert _policy("example.yml", "elasticsearch-rolling-restart") == Policy(
-        kind=Kind.ELASTICSEARCH, cluster="prod", zone_attribute="zone", expect_nodes=3, overlap_recovery=True
+@pytest.mark.parametrize(
+    ("example", "kind", "own"),
+    [
+        ("example.yml", "elasticsearch", {"zone_attribute": "zone", "expect_nodes": 3}),
+        ("riak-example.yml", "riak", {"expect_nodes": 5}),
+    ],
+)
+def test_an_example_and_its_playbook_make_the_default_policy(
+    example: str, kind: str, own: dict[str, Any]
+) -> None:
+    cluster, book = (
+        load_cluster(CLUSTERS / example, home=HOME),
+        load_playbook(_path(f"{kind}-rolling-restart")),
     )
-
-
-def test_riaks_example_and_playbook_change_one_setting_alone() -> None:
-    assert _policy("riak-example.yml", "riak-rolling-restart") == Policy(
-        kind=Kind.RIAK,
-        cluster="ring",
-        playbook="riak-rolling-restart",
-        recovery_limits=RecoveryLimits(
-            node_initial_primaries_recoveries=None,
-            node_concurrent_recoveries=None,
-            max_bytes_per_sec=None,
-            concurrent_streams=None,
-        ),
-        flush=False,
-        rebalance_while_running=None,
-        transfer_limit=8,
-        zone_attribute="location",
-        expect_nodes=5,
+    head = f"kind: {kind}\n"
+    bare = parse(f"{head}name: {cluster.spec.name}\nendpoints: ['http://a:1']\n", "f.yml")
+    usual = _policy(
+        check_cluster(bare, path=Path("f.yml"), home=HOME),
+        check_playbook(parse(head, "f.yml"), path=Path("f.yml"), name=book.name),
     )
+    assert _policy(cluster, book) == replace(usual, **own)
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
@@ -131,11 +130,6 @@ def _is_commented(lines: list[str], index: int, path: KeyPath) -> bool:
     # A nested key may be explained on its own line, above it, or by the comment of the key that holds it.
     holder = next(number for number in range(index, -1, -1) if lines[number].startswith(f"{path[0]}:"))
     return "#" in lines[index] or any(lines[above - 1].lstrip().startswith("#") for above in (index, holder))
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    written = (ROOT / "docs" / "reference" / "configuration.md").read_text()
-    assert written == page(), "run: python -m orchestrator.config.reference > docs/reference/configuration.md"
 
 
 def test_a_schema_is_json_and_refuses_unknown_keys(subtests: pytest.Subtests) -> None:
