@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import copy
-import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Self
 
 from tests.cli.small_cluster import _STATE, NODES, SmallCluster
+from tests.fakes.certificates import Certificates
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, node, reply
-from tests.lab.security import LabUser, Security, write_security
 
 USER, PASSWORD = "ops", "ops-password"
 AWARENESS = "cluster.routing.allocation.awareness.attributes"
 REFUSED = reply(
     {"error": {"type": "security_exception", "reason": "missing authentication credentials"}}, status=401
 )
-
-
-class Certificates:
-    """An authority and a certificate of loopback, in a folder."""
-
-    def __init__(self, folder: Path, *, key_usage: bool = True) -> None:
-        folder.mkdir(parents=True)
-        self.ca, self.node = folder / "ca.pem", folder / "node.crt"
-        security = Security(users=(LabUser(name=USER, password=PASSWORD),))
-        write_security(security, ca=self.ca, configs=[folder], key_usage=key_usage)
-        self.key = folder / "node.key"
-
-    def context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.node, self.key)
-        return context
 
 
 class SecuredCluster(SmallCluster):

@@ -14,8 +14,8 @@ from orchestrator.model.action import Done, StartNode
 from orchestrator.model.cluster import NodeName
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
+from tests.fakes.certificates import Certificates
 from tests.fakes.scripted_http import ScriptedServer, reply
-from tests.lab.security import LabUser, Security, write_security
 from tests.riak_transcripts import STATS
 
 MEMBER, AWAY = NodeName("es1"), NodeName("es7")
@@ -49,15 +49,11 @@ def test_a_plan_without_a_node_left_down_starts_that_node(
 
 def test_the_certificate_of_a_riak_node_must_be_trusted(console: Console) -> None:
     """Or its authority is named, and may break rules of form."""
-    security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (a test's own)
-    write_security(security, ca=console.folder / "ca.pem", configs=[console.folder], key_usage=False)
-    certificate = console.folder / "node.crt"
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, console.folder / "node.key")
-    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.read_text())).hexdigest()
+    certificates = Certificates(console.folder, key_usage=False)
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificates.node.read_text())).hexdigest()
     pinned, other, signed = {"fingerprint": digest}, {"fingerprint": "ab" * 32}, {"ca": "ca.pem"}
     path, wrong = console.folder / "ring.yml", []
-    with ScriptedServer(tls=context) as server:
+    with ScriptedServer(tls=certificates.context()) as server:
         server.on("/stats", reply(STATS.read_bytes()))
         for tls in (pinned, other, {}, signed, signed | {"strict": False}):
             file = {"kind": "riak", "name": "ring", "endpoints": [server.url], "tls": tls}

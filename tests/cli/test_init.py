@@ -29,9 +29,10 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.reading import Reading
 from tests.cli.console import Console, Said, pattern
-from tests.cli.secured_cluster import PASSWORD, REFUSED, USER, Certificates, SecuredCluster
+from tests.cli.secured_cluster import PASSWORD, REFUSED, USER, SecuredCluster
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.cases import cases
+from tests.fakes.certificates import Certificates
 from tests.fakes.scripted_http import Answerer, reply
 from tests.ports import free_port
 

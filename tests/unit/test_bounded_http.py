@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import http.client
 import socket
-import ssl
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,8 +14,8 @@ import pytest
 import urllib3
 
 from orchestrator.bounded_http import Answered, AnswerLimit, Bounds, bounded, exchange
+from tests.fakes.certificates import Certificates
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, cut, raw, reply
-from tests.lab.security import LabUser, Security, write_security
 
 PATIENT = Bounds(connect=20.0, silence=20.0, whole=60.0, answer_bytes=1000)
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -193,25 +192,10 @@ def test_half_an_answer_is_none(server: ScriptedServer, watch: Watch) -> None:
             ask(server, watch)
 
 
-def test_a_redirect_is_an_answer(server: ScriptedServer, watch: Watch) -> None:
-    server.on("/", reply({}, status=302, headers={"Location": f"{server.url}/elsewhere"}))
-    assert ask(server, watch).status == 302
-    assert server.paths() == ["/"]
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
-    security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (a test's own)
-    write_security(security, ca=folder / "ca.pem", configs=[folder])
-    return folder
-
-
-def test_tls_keeps_the_same_deadline(files: Path, watch: Watch) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files / "node.crt", files / "node.key")
-    with ScriptedServer(tls=context) as secure:
-        pool = pool_of(secure, ca_certs=str(files / "ca.pem"))
+def test_tls_keeps_the_same_deadline(tmp_path: Path, watch: Watch) -> None:
+    certificates = Certificates(tmp_path)
+    with ScriptedServer(tls=certificates.context()) as secure:
+        pool = pool_of(secure, ca_certs=str(certificates.ca))
         secure.on("/", reply({"a": 1}))
         assert exchange(pool, "GET", "/", headers={}, bounds=PATIENT, now=watch).body == b'{"a": 1}'
         slow = SLOW["headers"]
