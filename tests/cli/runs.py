@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
-from orchestrator.model.event import Event
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, RunStarted
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import RunEntry, open_store
+from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console
+from tests.cli.small_cluster import NODES, SmallCluster
 from tests.simulation import play
 
 
@@ -25,6 +33,32 @@ def entry(run: str, process: str, *, cluster: str = "lab", uuid: str = "uuid") -
         operator="ann",
         process=process,
     )
+
+
+def started(cluster: str = "lab", **changes: Any) -> RunStarted:
+    """The beginning of a run on the small cluster, with these changes."""
+    usual = RunStarted(
+        cluster=cluster,
+        cluster_uuid="uuid",
+        version="8.19.0",
+        distribution="elasticsearch",
+        policy=Policy(kind=Kind.ELASTICSEARCH, cluster=cluster),
+        nodes=tuple(map(NodeName, NODES)),
+        addresses=dict.fromkeys(map(NodeName, NODES), "127.0.0.1"),
+        operator="ann",
+        host="bastion",
+    )
+    return replace(usual, **changes)
+
+
+def record_of(run: str, process: str, **more: Any) -> LeaseRecord:
+    """A record of the lease of somebody else's run."""
+    return LeaseRecord(epoch=1, run=run, owner="ben@here", process=process, started="2026-11-02", **more)
+
+
+def leave(cluster: SmallCluster, record: LeaseRecord) -> None:
+    """The record stands in the cluster."""
+    cluster.templates[f"orchestrate-lease-{record.epoch}"] = json.loads(json.dumps(lease_body(record)))
 
 
 RUN = "20261101-0300-abcd"

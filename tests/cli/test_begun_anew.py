@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.model.lease import LeaseRecord
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import StateStore
 from orchestrator.simulation.world import World
-from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console
-from tests.cli.runs import RUN, entry
+from tests.cli.runs import RUN, entry, leave, record_of
 from tests.cli.small_cluster import SmallCluster
 from tests.simulation import play
 
@@ -40,10 +36,7 @@ def test_a_restart_names_a_run_that_can_be_resumed(
     """Paused after a node there is one; done, there is none."""
     journalled(store, play.run(lab(), wanted=play.policy(cluster="lab", pause_after=nodes))[0])
     # Another run holds the lease, so that the new run ends before it begins.
-    theirs = LeaseRecord(
-        epoch=1, run="theirs", owner="ben@here", process=str(current_process()), started="2026-11-02"
-    )
-    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(theirs)))
+    leave(cluster, record_of("theirs", str(current_process())))
     said = console.run("restart", "--cluster", file, "--yes")
     paused = (
         f"run {PAUSED} ended paused with 1 of 3 nodes restarted: "

@@ -14,14 +14,12 @@ import typer.main
 
 from orchestrator.cli.program import app
 from orchestrator.errors import ExitCode
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, RunFinished, RunStarted
+from orchestrator.model.event import Event, RunFinished
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.state_file import SHARED_FOLDER
 from orchestrator.runtime.store import StateStore
 from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
-from tests.cli.runs import RUN, ended_run, entry
+from tests.cli.runs import RUN, ended_run, entry, started
 
 COMMANDS = (
     *("restart", "upgrade", "post-bulk-index", "force-merge", "plan", "apply", "resume", "restore", "pause"),
@@ -85,17 +83,8 @@ QUESTION = "there is no terminal for the question: check with "
 
 
 def _left_run(store: StateStore, *events: Event) -> None:
-    """A run of one node in the state, of which these events are known."""
-    begun = RunStarted(
-        cluster="prod",
-        cluster_uuid="u",
-        version="9.1.0",
-        policy=Policy(kind=Kind.ELASTICSEARCH, cluster="prod"),
-        nodes=(NodeName("es1"),),
-        operator="ann",
-        host="bastion",
-    )
-    store.create_run(entry(RUN, "boot/1/2/3", cluster="prod", uuid="u")).append([begun, *events], 1.0)
+    """A run in the state, of which these events are known."""
+    store.create_run(entry(RUN, "boot/1/2/3")).append([started(), *events], 1.0)
 
 
 def test_resume_without_a_terminal_names_status(console: Console, store: StateStore) -> None:

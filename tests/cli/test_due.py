@@ -10,11 +10,10 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.lease import NodeInHand
 from orchestrator.runtime.identity import current_process
-from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console, Said
-from tests.cli.runs import DEAD_PROCESS
+from tests.cli.runs import DEAD_PROCESS, leave, record_of
 from tests.cli.small_cluster import LEASES, NODES, SmallCluster
 from tests.fakes.scripted_http import reply
 
@@ -148,11 +147,7 @@ def test_nothing_due_is_done_and_changes_nothing(console: Console, cluster: Smal
 def _left(cluster: SmallCluster, process: str, *, owes: bool = True) -> None:
     """The record of a run with es2 in hand, in a life that es2 has behind it; or of one that owes nothing."""
     node = NodeInHand(node=NodeName("es2"), incarnation=Incarnation(ephemeral_id="earlier"))
-    in_hand = (node,) if owes else ()
-    record = LeaseRecord(
-        epoch=1, run="run-0", owner="ben@here", process=process, started="2026-11-01", in_hand=in_hand
-    )
-    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(record)))
+    leave(cluster, record_of("run-0", process, in_hand=(node,) if owes else ()))
 
 
 def test_plan_and_rehearse_name_a_run_that_holds_or_left(

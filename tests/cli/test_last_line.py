@@ -15,14 +15,13 @@ from orchestrator.cli.options import Output
 from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Requested, RunStarted
+from orchestrator.model.event import Requested
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.store import StateStore
 from tests.cli.console import Console
-from tests.cli.runs import entry
+from tests.cli.runs import entry, started
 from tests.cli.small_cluster import NODES, SmallCluster
 from tests.ports import free_port
 
@@ -48,20 +47,8 @@ def ends(console: Console) -> Ends:
 @pytest.fixture
 def journal(store: StateStore) -> SqlJournal:
     """Of a run in the state file, of a process that lives: this one."""
-    started = RunStarted(
-        cluster="lab",
-        cluster_uuid="uuid",
-        version="8.19.0",
-        distribution="elasticsearch",
-        policy=Policy(kind=Kind.ELASTICSEARCH, cluster="lab"),
-        nodes=NODES,
-        operator="anna",
-        host="bastion1",
-        addresses={},
-        cluster_file="lab.yml",
-    )
     journal = store.create_run(entry(RUN, str(current_process())))
-    journal.append([started], 1000.0)
+    journal.append([started(cluster_file="lab.yml")], 1000.0)
     return journal
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,18 +14,15 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import SettingChange
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RestoreBegun, RunFinished, RunStarted
-from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, LeasePlace, Policy
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import StateStore
-from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console, Said
-from tests.cli.runs import DEAD_PROCESS, entry
-from tests.cli.small_cluster import LEASES, NODES, SmallCluster
+from tests.cli.runs import DEAD_PROCESS, entry, leave, record_of, started
+from tests.cli.small_cluster import LEASES, SmallCluster
 from tests.fakes.scripted_http import reply
 from tests.tools import heeding_modes, own_mounts
 
@@ -44,21 +40,6 @@ def cluster(cluster: SmallCluster) -> SmallCluster:
     return cluster
 
 
-def _begun(file: str, lease: LeasePlace, uuid: str = "uuid") -> RunStarted:
-    return RunStarted(
-        cluster="lab",
-        cluster_uuid=uuid,
-        version="8.19.0",
-        distribution="elasticsearch",
-        policy=Policy(kind=Kind.ELASTICSEARCH, cluster="lab", lease=lease),
-        nodes=tuple(NodeName(name) for name in NODES),
-        addresses={NodeName(name): "127.0.0.1" for name in NODES},
-        operator="ann",
-        host="bastion",
-        cluster_file=file,
-    )
-
-
 class Scene:
     """A run of ours that was interrupted before it touched a node, and what another run has left."""
 
@@ -67,21 +48,18 @@ class Scene:
         self.file = cluster.write_file(console.folder)
 
     def ended(self, lease: LeasePlace = LeasePlace.CLUSTER, *, uuid: str = "uuid") -> None:
-        ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
-        events = [_begun(self.file, lease, uuid), ended]
+        policy = Policy(kind=Kind.ELASTICSEARCH, cluster="lab", lease=lease)
+        begun = started(policy=policy, cluster_uuid=uuid, cluster_file=self.file)
+        events = [begun, RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)]
         self.store.create_run(entry(OURS, "boot/1/2/3")).append(events, 1.0)
 
     def left(self, place: LeasePlace = LeasePlace.CLUSTER, process: str = DEAD_PROCESS) -> None:
         """The record of a run that had raised a limit of recovery, in the cluster or in the state."""
         record = replace(THEIR_RECORD, process=process)
         if place is LeasePlace.CLUSTER:
-            self.write(record)
+            leave(self.cluster, record)
         else:
             self.store.lease("uuid").create(record)
-
-    def write(self, record: LeaseRecord) -> None:
-        body = json.loads(json.dumps(lease_body(record)))
-        self.cluster.templates[f"orchestrate-lease-{record.epoch}"] = body
 
     def restore(self, *what: str) -> Said:
         return self.console.run("restore", *(what or (OURS,)))
@@ -113,14 +91,8 @@ class Scene:
         return (self.cluster.templates, self.cluster.settings["persistent"]) == ({}, {})
 
 
-THEIR_RECORD = LeaseRecord(
-    epoch=1,
-    run=THEIRS,
-    owner="ben@here",
-    process=DEAD_PROCESS,
-    started="2026-11-02",
-    debts=(SettingChange(level=Level.PERSISTENT, key=SPEED, found=None, wanted="100mb"),),
-)
+RAISED = SettingChange(level=Level.PERSISTENT, key=SPEED, found=None, wanted="100mb")
+THEIR_RECORD = record_of(THEIRS, DEAD_PROCESS, debts=(RAISED,))
 
 
 @pytest.fixture
@@ -143,7 +115,8 @@ def test_a_missed_record_is_seen_when_the_lease_is_taken(scene: Scene) -> None:
 def test_a_kill_between_takeover_and_record_forgets_nothing(scene: Scene) -> None:
     """The record bears our run's name already, and what it lists is the other one's."""
     scene.ended()
-    scene.write(replace(THEIR_RECORD, epoch=2, run=OURS, owner="ann@bastion", left_by=THEIRS))
+    record = replace(THEIR_RECORD, epoch=2, run=OURS, owner="ann@bastion", left_by=THEIRS)
+    leave(scene.cluster, record)
     said = scene.restore()
     assert said.code == ExitCode.DONE
     assert f"run {THEIRS} ended without restoring its changes" in said.err
@@ -189,7 +162,7 @@ def _identity(process: subprocess.Popen[bytes]) -> str:
 def test_stop_and_pause_name_a_suspended_process(scene: Scene, suspended: subprocess.Popen[bytes]) -> None:
     """It reads the request later."""
     journal = scene.store.create_run(entry(OURS, _identity(suspended)))
-    journal.append([_begun("", LeasePlace.CLUSTER)], 1.0)
+    journal.append([started()], 1.0)
     pid = suspended.pid
     for command in ("stop", "pause"):
         said = scene.console.run(command, OURS)

@@ -12,9 +12,8 @@ import pytest
 
 from orchestrator.errors import ExitCode, LeaseError, UsageError
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import RunFinished, RunStarted
+from orchestrator.model.event import RunFinished
 from orchestrator.model.gate import CommandGate, Gate, HttpAccess, HttpJsonGate, Within
-from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks, Kind, Policy
 from orchestrator.runs.api import resume as resume_by_api
@@ -22,10 +21,9 @@ from orchestrator.runs.from_file import connect
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
-from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console, Said
-from tests.cli.runs import RUN, entry
-from tests.cli.small_cluster import NODES, SmallCluster
+from tests.cli.runs import RUN, entry, leave, record_of, started
+from tests.cli.small_cluster import SmallCluster
 
 ACCEPT = "--accept-recorded-commands"
 REPAIR = "20261102-0300-efgh"
@@ -48,10 +46,7 @@ class Stage:
         self.state.parent.chmod(0o2770)
         self.url = f"sqlite:///{self.state}"
         self.write_book(self.hook("here"))
-        alive = LeaseRecord(
-            epoch=1, run="another", owner="ben@here", process=str(current_process()), started="2026-11-02"
-        )
-        cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(alive)))
+        leave(cluster, record_of("another", str(current_process())))
 
     def hook(self, what: str) -> str:
         return f"echo {what} {{node}}"
@@ -64,18 +59,7 @@ class Stage:
         """Write both runs, with these commands in their policy."""
         hooks = Hooks(after_recovery=tuple(Hook(run=line, local=True) for line in after_recovery))
         policy = Policy(kind=Kind.ELASTICSEARCH, cluster="lab", playbook="ours", hooks=hooks, gates=gates)
-        begun = RunStarted(
-            cluster="lab",
-            cluster_uuid="uuid",
-            version="8.19.0",
-            distribution="elasticsearch",
-            policy=policy,
-            nodes=tuple(NodeName(name) for name in NODES),
-            addresses={NodeName(name): "127.0.0.1" for name in NODES},
-            operator="ben",
-            host="bastion",
-            cluster_file=self.file,
-        )
+        begun = started(policy=policy, operator="ben", cluster_file=self.file)
         other = replace(policy, hooks=Hooks(before_stop=(Hook(run=then or ""),)))
         again = [] if then is None else [replace(begun, policy=other)]
         repair = replace(begun, repairs=RUN, out_of_service=(NodeName("es1"),))

@@ -10,15 +10,13 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import RunFinished, RunStarted
+from orchestrator.model.event import RunFinished
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import StateStore, open_store
 from tests.cli.console import Console
-from tests.cli.runs import entry
+from tests.cli.runs import entry, started
 
 RUN, OTHER = "20261121-0413-x7k2", "20261122-0413-y8l3"
 REQUESTS = {"pause": Request.PAUSE, "stop": Request.STOP}
@@ -26,19 +24,10 @@ REQUESTS = {"pause": Request.PAUSE, "stop": Request.STOP}
 
 def begin(store: StateStore, name: str, cluster: str = "lab", outcome: Outcome | None = None) -> None:
     """A run of this process, under way; or ended."""
-    started = RunStarted(
-        cluster=cluster,
-        cluster_uuid="uuid",
-        version="8.19.0",
-        policy=Policy(kind=Kind.ELASTICSEARCH, cluster=cluster),
-        nodes=(NodeName("es1"),),
-        operator="ann",
-        host="bastion",
-        cluster_file="nowhere.yml",
-    )
     journal = store.create_run(entry(name, str(current_process()), cluster=cluster))
     ended = [] if outcome is None else [RunFinished(outcome=outcome, exit_code=0, seconds=1.0)]
-    journal.append([started, *ended], 1000.0 + len(store.runs()))
+    begun = started(cluster, cluster_file="nowhere.yml")
+    journal.append([begun, *ended], 1000.0 + len(store.runs()))
 
 
 def asked(store: StateStore, name: str) -> Request:

@@ -10,13 +10,12 @@ import pytest
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.tuning import ValueChange
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning
 from orchestrator.runtime.store import StateStore
-from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console, Said
+from tests.cli.runs import leave, record_of
 from tests.cli.small_cluster import SmallCluster
 
 # Hosts in containers have this machine's kernel, whose values their tests change.
@@ -117,19 +116,17 @@ def test_a_run_that_holds_the_cluster_bars_apply_and_revert(
     console: Console, cluster: SmallCluster, store: StateStore
 ) -> None:
     """By the lease in the state database, and by that of another machine in the cluster."""
-    lease = LeaseRecord(
-        epoch=1, run="run-9", owner="ben@there", process=str(current_process()), started="2026-11-02"
-    )
+    lease = record_of("run-9", str(current_process()))
     store.lease("uuid").create(lease)
     record(store)
     for place in ("state", "cluster"):
         if place == "cluster":
             store.lease("uuid").remove(1)
-            cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(lease)))
+            leave(cluster, lease)
         for words in (("apply", *profile(console)), ("revert",)):
             said = tune(console, *words, "--yes")
             assert said.code == ExitCode.LEASED
-            assert "another run holds the lease on lab: run run-9 of ben@there" in said.err
+            assert "another run holds the lease on lab: run run-9 of ben@here" in said.err
 
 
 @pytest.mark.usefixtures("file")
