@@ -44,15 +44,6 @@ def test_a_test_message_is_sent_to_every_target(console: Console, chat: Scripted
     assert said.lines[0]["target"] == "env:GOOD"
 
 
-@pytest.mark.parametrize(("status", "says"), [(200, "ok "), (401, "BAD")])
-def test_validate_asks_alertmanager(console: Console, status: int, says: str) -> None:
-    with ScriptedServer() as alerts, SmallCluster() as cluster:
-        alerts.on("/api/v2/silences", reply([], status=status))
-        silence = {"alertmanager": {"url": alerts.url, "matchers": [{"cluster": "lab"}]}}
-        said = console.run("validate", "--cluster", cluster.write_file(console.folder, silence=silence))
-    assert re.search(rf"{says} +silence +alertmanager", said.out), said.out
-
-
 def test_validate_looks_where_metrics_go(console: Console, subtests: pytest.Subtests) -> None:
     (console.folder / "taken.prom").mkdir()
     for file, code, says in [

@@ -7,8 +7,8 @@ import io
 import json
 import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,13 +170,6 @@ class Ended:
         return self.said
 
 
-@contextmanager
-def group_shares(folder: Path) -> Iterator[None]:
-    folder.mkdir(mode=0o700)
-    folder.chmod(0o2770)
-    yield
-
-
 def test_a_run_writes_its_page_at_its_end(tmp_path: Path) -> None:
     ended = Ended(tmp_path / "own")
     page = ended.folder / "reports" / "run-1.html"
@@ -222,8 +215,9 @@ def test_a_killed_run_has_no_next_if_another_restored_it() -> None:
 
 
 def test_colleagues_may_write_into_the_folder_of_a_shared_state(tmp_path: Path) -> None:
-    with group_shares(tmp_path / "team"):
-        ended = Ended(tmp_path / "team")
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team").chmod(0o2770)
+    ended = Ended(tmp_path / "team")
     ended.write()
     page = ended.folder / "reports" / "run-1.html"
     assert (mode(page), mode(page.parent)) == (0o600, 0o2770)

@@ -373,7 +373,7 @@ def test_alerts_that_fire_already_leave_a_gate_open(
 def test_servers_around_a_run_are_asked(console: Console, cluster: SmallCluster) -> None:
     there = replace(console, environment={"TOKEN": "glsa_hunter2hunter2"})
     with ScriptedServer() as server:
-        server.on("/api/v2/silences", reply([]))
+        server.on("/api/v2/silences", reply([]), reply([], status=401))
         server.on("/api/annotations", reply([]), reply({}, status=401))
         keys = {
             "silence": {"alertmanager": {"url": server.url, "matchers": [{"a": "b"}]}},
@@ -381,6 +381,7 @@ def test_servers_around_a_run_are_asked(console: Console, cluster: SmallCluster)
         }
         good, bad = validate(there, cluster, **keys), validate(there, cluster, **keys)
     assert {("ok", "silence", "alertmanager"), ("ok", "annotations", "grafana")} <= set(marks(good.out))
+    assert ("BAD", "silence", "alertmanager") in marks(bad.out)
     assert (good.code, bad.code) == (ExitCode.DONE, ExitCode.HELD)
     assert f"{server.url}: 401 So; a run would not make annotations" in bad.out
     assert "hunter2" not in good.out + good.err + bad.out + bad.err

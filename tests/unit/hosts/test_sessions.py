@@ -66,16 +66,6 @@ class Server:
         self.sessions.end(link)
 
 
-def test_a_full_connection_is_used_again_when_it_has_room() -> None:
-    server = Server()
-    first = [server.open() for _ in range(SESSIONS_PER_CONNECTION)]
-    assert set(first) == {server.links[0]}
-    assert server.open() is server.links[1]
-    server.end(first[0])
-    assert server.open() is server.links[0]
-    assert len(server.links) == 2
-
-
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_fewer_sessions_a_connection_need_more_connections(most: int) -> None:
     """With `MaxSessions 2` the third reading of a host was Unknown."""
@@ -188,18 +178,6 @@ def test_new_connections_to_a_server_are_made_a_few_at_a_time() -> None:
     assert len(server.links) == 24
     # One session goes over the connection that is there already.
     assert 1 < most <= LOG_INS_AT_A_TIME + 1
-
-
-def test_a_session_that_cannot_be_opened_takes_no_room() -> None:
-    server = Server()
-
-    def fails(_: FakeLink) -> None:
-        raise LinkError(Trouble.NO_ANSWER, "no answer")
-
-    for _ in range(SESSIONS_PER_CONNECTION + 1):
-        with pytest.raises(LinkError):
-            server.sessions.open(fails)
-    assert len(server.links) == 1
 
 
 def test_a_short_command_waits_before_a_new_connection() -> None:

@@ -88,13 +88,6 @@ SYSRQ = "kernel.sysrq = 0\n"
 OURS = "# BEGIN orchestrate vm.swappiness\nvm.swappiness = 1\n# END orchestrate vm.swappiness\n"
 
 
-def test_a_block_is_appended_found_and_taken_away() -> None:
-    written = with_block(SYSRQ, "vm.swappiness", "vm.swappiness = 1")
-    assert written == SYSRQ + OURS
-    assert block_in(written, "vm.swappiness") == "vm.swappiness = 1"
-    assert with_block(written, "vm.swappiness", None) == SYSRQ
-
-
 def test_a_block_is_rewritten_in_place_and_others_are_left() -> None:
     text = OURS + SYSRQ + OURS.replace("swappiness", "other")
     written = with_block(text, "vm.swappiness", "vm.swappiness = 9")
