@@ -143,6 +143,12 @@ def _taken(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def test_a_merge_of_riak_is_refused_by_name() -> None:
+    """From Python too: the commands ask before there is a policy."""
+    with pytest.raises(UsageError, match="prod is riak, which has no segments to merge"):
+        _policy(Overrides(merge=MergeFlags(patterns=("posts-*",))), kind="riak")
+
+
 def test_a_number_larger_than_the_cluster_is_refused(subtests: pytest.Subtests) -> None:
     """It would bound nothing. Before the cluster is read its size is not known, and is never taken as 1."""
     for flags, nodes, files, said in [
@@ -172,6 +178,17 @@ def test_a_number_larger_than_the_cluster_is_refused(subtests: pytest.Subtests) 
                 assert _refused(Overrides(**flags), nodes=nodes, **files) == said
             else:
                 _policy(Overrides(**flags), nodes=nodes, **files)
+
+
+def test_a_playbook_of_another_kind_is_refused() -> None:
+    for kind, other in (("riak", "elasticsearch"), ("elasticsearch", "riak")):
+        file, book, said = (
+            _cluster(kind=kind),
+            _playbook("", other),
+            rf"is for {other} .*, and prod is {kind}",
+        )
+        with pytest.raises(UsageError, match=said):
+            build_policy(file, book, Overrides(), predicates=PREDICATES, nodes=5, now=1e9)
 
 
 def test_the_profile_is_the_playbooks_or_that_of_the_kind(subtests: pytest.Subtests) -> None:
