@@ -27,7 +27,7 @@ def test_where_alerts_are_silenced() -> None:
     ).alertmanager
     assert at is not None
     assert (at.url, at.name, at.at_most) == ("http://a:9093/am", "http://a:9093", 4 * 3600.0)
-    assert str(at.auth) == "file:/etc/pw"
+    assert (at.matchers, str(at.auth)) == (({"instance": "{host}:9100"},), "file:/etc/pw")
     assert around().empty
 
 
