@@ -63,11 +63,6 @@ def told(store: StateStore, *indices: str) -> tuple[set[str], dict[str, str | No
     }
 
 
-def test_a_merge_whose_end_nobody_saw_is_unfinished(store: StateStore, write: Write) -> None:
-    write(begun("i1"), begun("i2"), merged("i2"))
-    assert told(store, "i1", "i2", "i3") == ({"i1"}, {"i2": "a"})
-
-
 def test_a_merge_that_began_again_is_unfinished_again(store: StateStore, write: Write) -> None:
     write(begun("i1"), merged("i1", "a"))
     write(begun("i1"), merged("i1", "b"), begun("i1"))
