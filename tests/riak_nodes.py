@@ -69,7 +69,7 @@ class RiakNode:
         return self._run("riak", words, seconds)
 
     def double(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run what only the double can do: `faults NAME=VALUE...`, `report`, `end`."""
+        """Run what only the double can do: `faults NAME=VALUE...`, `report`."""
         return self._run("riak-double", words, COMMAND_SECONDS)
 
     def faults(self, **values: str) -> None:
@@ -155,7 +155,6 @@ def riak_nodes(
     *,
     pace: float = 0.05,
     ring_size: int = 16,
-    formed: bool = True,
     locations: Sequence[str] = (),
     command: RiakCommand = RiakCommand.RELEASE,
 ) -> Iterator[tuple[RiakNode, ...]]:
@@ -166,7 +165,6 @@ def riak_nodes(
         count: how many.
         pace: real seconds for a second of the recording.
         ring_size: partitions.
-        formed: whether they are one cluster from the start; otherwise `cluster join` makes them one.
         locations: of each node in turn; none by default.
         command: whose exit codes `riak` has.
     """
@@ -188,10 +186,7 @@ def riak_nodes(
         (node.folder / "double.conf").write_text(
             f"pace = {pace}\nbind = 127.0.0.1\nport = {ports[number]}\n"
             f"etc = {node.folder / 'etc'}\nstate = {node.folder / 'state'}\nparent = {os.getpid()}\n"
-            f"command = {command.value}\n"
-            + places
-            + addresses
-            + (f"members = {', '.join(names)}\n" if formed else "")
+            f"command = {command.value}\n" + places + addresses + f"members = {', '.join(names)}\n"
         )
         for program in ("riak", "riak-double"):
             # The double goes by the name that it is called by; who calls needs no environment for it.

@@ -1,4 +1,4 @@
-"""Brings the double into the state of a recording: ring, who is up, how much waits, what is under way.
+"""Brings the double into the state of a recording: who is up, how much waits, what is under way.
 
 Names, counts and moments are taken from the recording, since they say which state it was; every other byte
 is the double's own.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
-from dataclasses import replace
 from time import strptime
 
 from tests.doubles.riak_double.report import Report, Transfer, View
-from tests.doubles.riak_double.ring import Change, Ring, alone, claim, formed
+from tests.doubles.riak_double.ring import Ring, formed
 from tests.riak_transcripts import Recording
 
 SIZE = 16
 DEV1, DEV2, DEV3 = NAMES = tuple(f"dev{number}@127.0.0.1" for number in (1, 2, 3))
-TO_BE = claim(NAMES, SIZE)
 SERVICES = ("riak_kv", "riak_pipe", "riak_repl")
 GONE = {
     "dev2down": DEV2,
@@ -27,80 +25,18 @@ GONE = {
     "misc": DEV3,
 }
 """Who was down in which of the recorder's states."""
+ALONE = ("single", "start")
+"""The states of one node that has joined no other."""
 
 
 def staged(recording: Recording) -> View:
     """What the asked node knew."""
-    ring = _ring(recording)
-    names = tuple(ring.members)
+    ring = formed((DEV1,) if recording.state in ALONE else NAMES, SIZE)
     gone = GONE.get(recording.state)
     me = f"{recording.node}@127.0.0.1"
-    reports = {name: _report(recording, ring, name) for name in names if name != gone}
-    mine = replace(reports[me], settled=_settled(recording))
+    reports = {name: _report(recording, ring, name) for name in ring.members if name != gone}
     others = {name: report for name, report in reports.items() if name != me}
-    return View(me=mine, others=others, **_numbers(recording))
-
-
-def _ring(recording: Recording) -> Ring:
-    if recording.state in {"single", "start", "already", "badnode", "cfg"}:
-        return alone(DEV1, SIZE)
-    if "cluster join" in recording.command:
-        return alone(f"{recording.node}@127.0.0.1", SIZE)
-    if recording.state in {"join", "commit"}:
-        return replace(alone(DEV1, SIZE), staged=(DEV2, DEV3))
-    ring = formed(NAMES, SIZE)
-    if recording.state.startswith("joining") and "transfers" in recording.command:
-        given_away = (DEV2,) * 2 if f"'{DEV1}'" in recording.output else ()
-        return replace(ring, owners=given_away + (DEV1,) * (SIZE - len(given_away)))
-    if recording.state.startswith("joining"):
-        return _joining(ring, recording)
-    after_down = recording.line > 4360 and recording.state == "misc"
-    return ring.marked(DEV3, "down") if after_down else ring
-
-
-def _joining(ring: Ring, recording: Recording) -> Ring:
-    """As far as it had come, in the order of the partitions: only shares are printed of what is done."""
-    text = recording.output
-    changes = tuple(Change(partition=number, owner=owner) for number, owner in _others())
-    if "Ownership Handoff" in text:
-        changes = tuple(_listed(text))
-        waiting = {change.partition for change in changes}
-        owners = tuple(DEV1 if number in waiting else TO_BE[number] for number in range(SIZE))
-        return replace(ring, owners=owners, changes=changes)
-    shares = {name: share for share, name in re.findall(r"valid +([\d.]+)%.*?(dev\d@\S+)", text)}
-    shares |= dict(re.findall(r"(dev\d@\S+) \|valid \|  up   \| *([\d.]+)", text))
-    owners = list((DEV1,) * SIZE)
-    for name in (DEV2, DEV3):
-        for number in _of(name)[: round(float(shares.get(name, 0)) * SIZE / 100)]:
-            owners[number] = name
-    return replace(ring, owners=tuple(owners), changes=changes)
-
-
-def _others() -> list[tuple[int, str]]:
-    return [(number, owner) for number, owner in enumerate(TO_BE) if owner != DEV1]
-
-
-def _of(name: str) -> list[int]:
-    return [number for number, owner in _others() if owner == name]
-
-
-def _listed(text: str) -> list[Change]:
-    found, owner = [], ""
-    for line in text.splitlines():
-        if line.startswith("Next Owner: "):
-            owner = line.removeprefix("Next Owner: ")
-        elif line.startswith("Index: "):
-            partition = int(line.removeprefix("Index: ")) * SIZE // 2**160
-            found.append(Change(partition=partition, owner=owner))
-        elif line.startswith("  Complete: "):
-            found[-1] = replace(found[-1], complete=("riak_pipe_vnode",))
-        elif line.startswith("  All transfers complete"):
-            found[-1] = replace(found[-1], complete=("riak_kv_vnode", "riak_pipe_vnode"))
-    return found
-
-
-def _settled(recording: Recording) -> bool:
-    return not re.search(r"Ring [Rr]eady: false", recording.output)
+    return View(me=reports[me], others=others, **_numbers(recording))
 
 
 def _report(recording: Recording, ring: Ring, name: str) -> Report:

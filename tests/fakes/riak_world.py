@@ -20,28 +20,28 @@ START_EPOCH = 1_795_224_000.0
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """Machines by name; those that are stopped keep their ring and hints."""
+    """Machines by name; those that are stopped keep their hints."""
 
     names: Sequence[str]
     size: int = 16
     now: float = START_EPOCH
     faults: dict[str, Faults] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
-    stopped: dict[str, tuple[Ring, set[int]]] = field(default_factory=dict)
+    stopped: dict[str, set[int]] = field(default_factory=dict)
+    ring: Ring = field(init=False)
 
     def __post_init__(self) -> None:
-        ring = formed(self.names, self.size)
+        self.ring = formed(self.names, self.size)
         for name in self.names:
-            self.machines[name] = Machine(name=name, ring=ring, born=self.now, limit=2)
+            self.machines[name] = Machine(name=name, ring=self.ring, born=self.now, limit=2)
             self.faults[name] = Faults({})
 
     def stop(self, name: str) -> None:
-        machine = self.machines.pop(name)
-        self.stopped[name] = (machine.ring, machine.hints)
+        self.stopped[name] = self.machines.pop(name).hints
 
     def start(self, name: str) -> None:
-        ring, hints = self.stopped.pop(name)
-        self.machines[name] = Machine(name=name, ring=ring, born=self.now, limit=2, hints=hints)
+        hints = self.stopped.pop(name)
+        self.machines[name] = Machine(name=name, ring=self.ring, born=self.now, limit=2, hints=hints)
 
     def set(self, name: str, **values: str) -> None:
         self.faults[name] = Faults({key.replace("_", "-"): value for key, value in values.items()})
@@ -77,10 +77,10 @@ class World:
         """What 3.2 prints; effects are done."""
         answered = answer(command.split(), self.view(name))
         for effect in answered.effects:
-            self._do(name, effect)
+            self._do(effect)
         return answered.said.whole
 
-    def _do(self, name: str, effect: Effect) -> None:
+    def _do(self, effect: Effect) -> None:
         match effect.verb:
             case "limit":
                 self.machines[effect.node].limit = effect.value
@@ -88,8 +88,5 @@ class World:
                 self.machines[effect.node].timer = effect.value
             case "force":
                 self.machines[effect.node].hand_off_now(self.now)
-            case "mark_down":
-                machine = self.machines[name]
-                machine.adopt(machine.ring.marked(effect.node, "down"), self.now)
             case verb:
                 raise AssertionError(verb)

@@ -2,11 +2,10 @@
 
 - The recorded texts: equal bytes and exit codes, from the state that was recorded. What varies between two
   recordings of a state (names, counts, moments, the process number) is part of it: `riak_staging.py` sets it.
-  Left out: what neither the program nor a test asks (`NOT_ASKED`), and a path with the time of day from
-  `chkconfig`.
+  Left out: what neither the program nor a test asks (`NOT_ASKED`), and a ring that changes.
 - The recorded program, played again on processes. The machine's own are left out: the host's name in a node
-  that was never started, the limit of open files, and that path. A recording that was cut off (exit code 124)
-  is compared as far as it goes.
+  that was never started, and the limit of open files. A recording that was cut off (exit code 124) is
+  compared as far as it goes.
 - States: nodes on one clock go through them in the recording's order and in about its time. Where numbers
   vary from reading to reading, every digit is `#`.
 - What was not recorded is held to the published source, and to what the double says elsewhere: the program's
@@ -77,22 +76,29 @@ PACE = 0.02
 # Every recorded text, from a state that was set -------------------------------------------------------------
 
 RECORDED = [*recordings(COMMANDS), *recordings(TIMELINE)]
-OF_THE_PROGRAM = re.compile(
-    r"riak (daemon|start|stop|versions|config effective|chkconfig)|riak admin wait-for-service .*"
-)
+OF_THE_PROGRAM = re.compile(r"riak (daemon|start|stop|versions)|riak admin wait-for-service .*")
 """What the program says by itself or loops on: `test_recorded_program.py` has these."""
 DOWN = {"stopped", "stoppedgen", "killed"}
 NOT_ASKED = re.compile(
-    r"riak (eval|rpc erlang|rpc riak_core_node_watcher services|admin (handoff|vnode-status|aae-status"
-    r"|ensemble-status|describe|show handoff|cluster (plan|partition-count))).*"
+    r"riak (eval|rpc erlang|rpc riak_core_node_watcher services|restart|status|chkconfig|config"
+    r"|admin (handoff|vnode-status|aae-status|ensemble-status|describe|services|status|set|down"
+    r"|show (handoff|riak_core|nosuch)|cluster (plan|partition-count|join|commit)"
+    r"|transfer-limit (\d+|abc)$)).*"
 )
 """What neither the program nor a test asks a node: the double does not have it."""
-OF_A_RUNNING_NODE = [
+RING_CHANGES = re.compile(r"join|joining\d|commit|cfg|sched")
+"""States that the double does not have: its ring is as it was formed, and no setting changes."""
+MARKED_DOWN = next(each.line for each in RECORDED if each.command.startswith("riak admin down "))
+"""From here on the state `misc` has a member that is marked as down, which the double does not have."""
+OF_THE_DOUBLE = [
     each
     for each in RECORDED
-    if each.state not in DOWN
-    and not OF_THE_PROGRAM.fullmatch(each.command)
-    and not NOT_ASKED.fullmatch(each.command)
+    if not NOT_ASKED.fullmatch(each.command)
+    and not RING_CHANGES.fullmatch(each.state)
+    and (each.state != "misc" or each.line < MARKED_DOWN)
+]
+OF_A_RUNNING_NODE = [
+    each for each in OF_THE_DOUBLE if each.state not in DOWN and not OF_THE_PROGRAM.fullmatch(each.command)
 ]
 
 
@@ -108,14 +114,12 @@ def test_a_running_node_answers_as_recorded(subtests: pytest.Subtests) -> None:
 
 
 def test_the_recordings_are_all_there() -> None:
-    assert (len(RECORDED), len(OF_A_RUNNING_NODE)) == (537, 444)
+    assert (len(RECORDED), len(OF_A_RUNNING_NODE)) == (537, 402)
 
 
 # What the recorded program says by itself, on processes -----------------------------------------------------
 
-OTHERS = [
-    each for each in recordings() if each not in OF_A_RUNNING_NODE and not NOT_ASKED.fullmatch(each.command)
-]
+OTHERS = [each for each in OF_THE_DOUBLE if each.file == COMMANDS.name and each not in OF_A_RUNNING_NODE]
 
 
 class Session:
@@ -159,33 +163,24 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
             wait_for_service(dev1, dev2)
             played.play(*again)
         played.play("stopclaimant")
-        assert dev3.double("end").returncode == 0
+        dev3.end()
         played.play("killed")
-        conf = dev1.folder / "etc" / "riak.conf"
-        assert dev1.riak("daemon").returncode == 0
-        conf.write_text(re.sub(r"(?m)^(erlang.schedulers.\w+) = 2$", r"\1 = 1", conf.read_text()))
-        played.play("sched", "cfg")
         yield played
 
 
-def expected(recording: Recording, session: Session) -> str:
+def expected(recording: Recording) -> str:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     text = recording.output.replace("riak@vm", f"riak@{socket.gethostname()}")
     if "ulimit" in text:
         text = text.replace("20000", str(limit)) if limit < 65536 else ""
-    root = session.nodes[recording.node].folder / "state"
-    return without_dates(text.replace("<riak>", str(root)))
-
-
-def without_dates(text: str) -> str:
-    return re.sub(r"app(\.\d\d){0,1}(\.\d+)+\.config", "app.DATE.config", text)
+    return text
 
 
 def test_the_program_says_what_was_recorded(subtests: pytest.Subtests, session: Session) -> None:
     for recording in OTHERS:
         with subtests.test(recording.name):
             text, code = session.said[recording.line]
-            assert (without_dates(text), code) == (expected(recording, session), recording.code)
+            assert (text, code) == (expected(recording), recording.code)
 
 
 def test_commands_take_about_as_long_as_recorded(subtests: pytest.Subtests) -> None:
@@ -198,18 +193,6 @@ def test_commands_take_about_as_long_as_recorded(subtests: pytest.Subtests) -> N
                 if each.seconds and each.code != CUT_OFF and each.command.split()[1] == word
             ]
             assert word in {"", "start"} or 0.95 * min(taken) <= SECONDS.get(word, SECONDS[""]) <= max(taken)
-
-
-def test_schedulers_change_with_stop_and_start_alone(tmp_path: Path) -> None:
-    with riak_nodes(tmp_path, 1, pace=PACE) as (node,):
-        conf = node.folder / "etc" / "riak.conf"
-        assert node.riak("daemon").returncode == 0
-        conf.write_text(re.sub(r"(?m)^(erlang.schedulers.\w+) = 2$", r"\1 = 1", conf.read_text()))
-        assert node.riak("restart").returncode == 0
-        assert "[smp:2:2]" in node.stats()["sys_system_version"]
-        assert node.riak("stop").returncode == 0
-        assert node.riak("daemon").returncode == 0
-        assert "[smp:1:1] [ds:1:1:10]" in node.stats()["sys_system_version"]
 
 
 # Rings ------------------------------------------------------------------------------------------------------
@@ -363,7 +346,8 @@ def test_a_raised_transfer_limit_lasts_until_a_restart() -> None:
         world.stop(DEV2)
         world.run(5)
         world.start(DEV2)
-        world.ask(DEV1, f"admin transfer-limit {limit}")
+        for name in NAMES:
+            world.ask(DEV1, f"admin transfer-limit {name} {limit}")
         most = 0
         began = world.now
         while "No transfers" not in world.ask(DEV1, "admin transfers"):
@@ -440,7 +424,7 @@ def test_partitions_and_stats_have_the_same_ring() -> None:
         if seconds == 3:
             world.start(SECOND)
         world.run(seconds)
-        text = read(world.view(FIRST), f"cluster partitions --node={SECOND}")[0].stdout
+        text = read(world.view(FIRST), f"cluster partitions -n {SECOND}")[0].stdout
         kinds.append([text.count(f"{kind} |") for kind in ("primary", "stopped")])
         assert ring_told(world.view(FIRST)) == before
     assert kinds[0] == [1, own]  # a line of dashes where there is none
@@ -454,7 +438,7 @@ def test_the_layout_of_partitions() -> None:
     world.run(300)
     own = [(str(number * 2**160 // 16), str(number)) for number in (1, 2, 5, 9, 13)]
     rows = [*(("primary", *each) for each in own), ("secondary", "--", "--"), ("stopped", "--", "--")]
-    text, manner = read(world.view(SECOND), "cluster partitions")
+    text, manner = read(world.view(FIRST), f"cluster partitions -n {SECOND}")
     lines = text.stdout.splitlines()
     assert lines[0] == f"Partitions owned by '{SECOND}':"
     assert lines[1] == lines[3] == lines[-3] == f"+---------+{'-' * 49}+--+"
@@ -512,11 +496,6 @@ def two(_two: tuple[RiakNode, ...]) -> tuple[RiakNode, ...]:
 
 def test_stats_has_the_recorded_fields(two: tuple[RiakNode, ...]) -> None:
     dev1, dev2 = two
-    # It looks for hints in all partitions; those of the other node's wait until they were seen.
-    dev1.faults(vnodes="none", handoff="stalls")
-    wait_until(lambda: dev1.stats()["riak_kv_vnodes_running"] == 0, "vnodes go on running")
-    dev1.faults(handoff="stalls")
-    wait_until(lambda: dev1.stats()["riak_kv_vnodes_running"] == 16, "the vnodes do not run")
     found, recorded = dev1.stats(), json.loads(STATS.read_text())
     assert list(found) == list(recorded)
     changed = {key for key in found if found[key] != recorded[key]}
@@ -577,7 +556,6 @@ def test_the_packaged_command_exits_0_but_for_the_doubles_own(tmp_path: Path) ->
             said = node.riak(command.split()[1])
             assert (said.returncode, said.stdout) == (0, text.replace("dev2@127.0.0.2", node.name))
         assert node.riak("admin", "transfers").returncode == 0
-        assert node.riak("config").returncode == 0
         started = node.riak("start")
         begin, end = wrapper_recordings()[3].output.strip().split(" … ")
         words = [line for line in started.stdout.splitlines() if not line.startswith("!!!!")]
@@ -585,27 +563,9 @@ def test_the_packaged_command_exits_0_but_for_the_doubles_own(tmp_path: Path) ->
         assert words[0].startswith(begin)
         assert words[0].endswith(end)
         assert [(node.riak("ping").returncode, node.riak("ping").stdout)] == [(0, up["riak ping"])]
-        node.faults(stop="refused")
-        refused = node.riak("stop")
-        assert (refused.returncode, refused.stdout, node.alive) == (0, "", True)
         assert node.riak("start").stdout == "Node is already running!\n"
         assert node.riak("admin", "nobody-recorded-this").returncode == 99
         assert node.double("nonsense").returncode == 2
-
-
-def test_a_late_ping(two: tuple[RiakNode, ...]) -> None:
-    dev1, dev2 = two
-    dev1.faults(ping="1e6")
-    assert dev1.riak("stop").returncode == 0
-    assert dev1.riak("daemon").returncode == 0
-    assert dev1.alive
-    assert dev1.riak("ping").returncode == 1
-    assert f"Node '{dev1.name}' could not be contacted" in dev2.riak("admin", "transfers").stdout
-    assert "down!" in dev2.riak("admin", "cluster", "status").stdout
-    dev1.end()
-    dev1.faults(ping="50")
-    assert dev1.riak("daemon").returncode == 0
-    wait_until(lambda: dev1.riak("ping").returncode == 0, "it never answers")
 
 
 def test_a_peer_that_hangs_counts_as_down_until_it_goes_on(two: tuple[RiakNode, ...]) -> None:
@@ -644,7 +604,7 @@ def test_an_answer_that_is_cut_is_none(tmp_path: Path, answer: bytes) -> None:
 
 def test_what_was_not_recorded_and_unknown_faults_are_refused(two: tuple[RiakNode, ...]) -> None:
     dev1, _ = two
-    for words in (["admin", "cluster", "force-replace"], ["getpid"]):
+    for words in (["admin", "cluster", "force-replace"], ["getpid"], ["config"]):
         odd = dev1.riak(*words)
         assert (odd.returncode, odd.stdout) == (99, "")
         assert "there is no answer to" in odd.stderr
@@ -653,38 +613,17 @@ def test_what_was_not_recorded_and_unknown_faults_are_refused(two: tuple[RiakNod
     (dev1.folder / "faults").write_text("nonsense = 1\n")
     misread = dev1.riak("ping")
     assert (misread.returncode, misread.stdout) == (99, "")
-    assert "there are start, daemon" in misread.stderr
+    assert "there are start, vnodes" in misread.stderr
     dev1.faults()
     assert dev1.riak("ping").returncode == 0
 
 
-def test_a_limit_set_across_the_cluster_reaches_the_peer(two: tuple[RiakNode, ...]) -> None:
+def test_a_limit_that_one_node_sets_reaches_the_other(two: tuple[RiakNode, ...]) -> None:
     dev1, dev2 = two
-    assert dev1.riak("admin", "transfer-limit", "6").returncode == 0
-    assert "|      6       |" in dev2.riak("admin", "show", "transfer_limit").stdout
     assert dev1.riak("admin", "transfer-limit", dev2.name, "5").stdout == (
         f"Set transfer limit for '{dev2.name}' to 5\nok\n"
     )
     assert "|      5       |" in dev2.riak("admin", "show", "transfer_limit").stdout
-
-
-def test_three_join_and_become_one_cluster(tmp_path: Path) -> None:
-    with riak_nodes(tmp_path, 3, pace=PACE, formed=False) as nodes:
-        dev1, *others = nodes
-        for node in nodes:
-            assert node.riak("daemon").returncode == 0
-        for node in others:
-            assert node.riak("admin", "cluster", "join", dev1.name).returncode == 0
-        assert dev1.riak("admin", "cluster", "commit").returncode == 0
-        wait_until(
-            lambda: (
-                "No pending changes." in others[1].riak("admin", "ring-status").stdout
-                and "TRUE" in others[1].riak("admin", "ringready").stdout
-                and len(others[1].stats()["ring_members"]) == 3
-            ),
-            "they do not become one",
-        )
-        assert "37.5" in others[0].riak("admin", "member-status").stdout
 
 
 def test_nodes_end_with_their_parent(tmp_path: Path) -> None:
@@ -727,4 +666,4 @@ def test_writers_at_once_do_not_end_the_node(tmp_path: Path) -> None:
     with ThreadPoolExecutor(max_workers=8) as pool:
         for written in [pool.submit(node.keep) for _ in range(400)]:
             written.result()
-    assert json.loads((tmp_path / "ring.json").read_text())["ring"]["members"] == {"dev1@127.0.0.1": "valid"}
+    assert json.loads((tmp_path / "hints.json").read_text()) == []

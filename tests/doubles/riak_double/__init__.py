@@ -6,10 +6,9 @@ that was not recorded is refused with exit code 99 and a line that names the dou
 
 ring.py       who owns which partition, and where fallbacks go
 report.py     what one node tells of itself, and what a node knows of all
-machine.py    one node's life: vnodes that start, fallbacks, hinted handoff, ownership handoff
+machine.py    one node's life: vnodes that start, fallbacks, hinted handoff
 texts.py      what `riak admin` prints: ring, members, transfers
 tables.py     what the table-drawing commands print: `cluster status`, `show`
-usage.py      what `riak` prints of itself
 commands.py   from words to a text and an exit code
 stats.py      `/stats`
 settings.py   riak.conf, vm.args and the double's own files

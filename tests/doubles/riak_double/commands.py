@@ -19,7 +19,7 @@ SERVICES = ("riak_kv", "riak_pipe", "riak_repl")
 """As the node watcher lists them; asked for a node by name, it lists them the other way round."""
 
 
-OF_ITSELF = frozenset({"ping", "pid", "status", "restart"})
+OF_ITSELF = frozenset({"ping", "pid"})
 """What a node answers without asking its peers."""
 
 
@@ -28,7 +28,7 @@ class Effect:
     """What a command changes, to be done by the node's process.
 
     Attributes:
-        verb: `limit`, `timer`, `force` (hand off now), `join`, `commit` or `mark_down`.
+        verb: `limit`, `timer` or `force` (hand off now).
         node: whose.
         value: a limit or a time.
     """
@@ -61,27 +61,19 @@ def answer(words: Sequence[str], view: View) -> Answer:
             return Answer(Said("pong\n", None))
         case ["pid"]:
             return Answer(Said(f"{view.pid}\n", None))
-        case ["status"] | ["restart"]:
-            return Answer(Said("", None))
         case ["rpc", "application" | "rpc" | "sys", *_]:
             return _paced(words[1:], view)
         case ["rpc", "riak_core_node_watcher", "nodes", service]:
             up = [f"'{each.name}'" for each in view.reports if service.strip("[]") in each.services]
             return Answer(Said(f"[{','.join(up)}]\n", None))
-        case ["admin", "services"]:
-            return Answer(Said("[]\n", None))
         case ["admin", "member-status"]:
             return Answer(texts.member_status(view))
         case ["admin", "cluster", *rest]:
             return _cluster(rest, view)
-        case ["admin", "transfer-limit" | "transfer_limit", *rest]:
+        case ["admin", "transfer-limit", *rest]:
             return _transfer_limit(rest, view)
-        case ["admin", "show", *keys] if keys:
-            return Answer(tables.show(view, keys))
-        case ["admin", "set", setting] if re.fullmatch(r"transfer_limit=\d+", setting):
-            limit = setting.partition("=")[2]
-            effect = Effect("limit", view.me.name, int(limit))
-            return Answer(Said(f'transfer_limit set to "{limit}"\n'), (effect,))
+        case ["admin", "show", "transfer_limit"]:
+            return Answer(tables.show_limit(view))
         case ["admin", *rest]:
             return _admin(rest, view)
         case _:
@@ -92,17 +84,13 @@ def _admin(words: Sequence[str], view: View) -> Answer:
     plain = {
         "ringready": texts.ringready,
         "ring-status": texts.ring_status,
-        "ring_status": texts.ring_status,
         "transfers": texts.transfers,
     }
     match words:
         case ["bucket-type", "list"]:
             return Answer(published.bucket_type_list())
         case ["bucket-type", "status", name]:
-            return Answer(published.bucket_type_status(view, name))
-        case ["down", name]:
-            said = Said(f'Success: "{name}" marked as down\n')
-            return Answer(said, (Effect("mark_down", name),))
+            return Answer(published.bucket_type_status(name))
         case [word] if word in plain:
             return Answer(plain[word](view))
         case _:
@@ -113,17 +101,8 @@ def _cluster(words: Sequence[str], view: View) -> Answer:
     match words:
         case ["status"]:
             return Answer(tables.cluster_status(view))
-        case ["partitions"]:
-            return Answer(published.partitions(view, view.me.name))
-        case ["partitions", "-n" | "--node", name]:
+        case ["partitions", "-n", name]:
             return Answer(published.partitions(view, name))
-        case ["partitions", flag] if flag.startswith("--node="):
-            return Answer(published.partitions(view, flag.removeprefix("--node=")))
-        case ["commit"]:
-            return Answer(Said("Cluster changes committed\n"), (Effect("commit"),))
-        case ["join", target]:
-            said = Said(f"Success: staged join request for '{view.me.name}' to '{target}'\n")
-            return Answer(said, (Effect("join", target),))
         case _:
             raise UnrecordedError(f"admin cluster {' '.join(words)}")
 
@@ -132,11 +111,6 @@ def _transfer_limit(words: Sequence[str], view: View) -> Answer:
     match words:
         case []:
             return Answer(texts.transfer_limit(view))
-        case [limit] if limit.isdecimal():
-            effects = tuple(Effect("limit", report.name, int(limit)) for report in view.reports)
-            return Answer(texts.limit_set(int(limit), view.down), effects)
-        case [limit]:
-            return Answer(Said(f"Invalid limit: {limit}\n", "error"))
         case [name, limit] if limit.isdecimal() and view.report(name) is None:
             return Answer(Said(f"Failed to set transfer limit for '{name}'\n"))
         case [name, limit] if limit.isdecimal():

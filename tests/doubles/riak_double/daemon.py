@@ -24,8 +24,8 @@ from .commands import OF_ITSELF, Effect, UnrecordedError, answer, services_of
 from .faults import FaultError, Faults, read_faults
 from .lasting import seconds_of
 from .machine import Machine
-from .report import View, ring_from_json, to_json
-from .ring import Ring, alone, formed
+from .report import View, to_json
+from .ring import formed
 from .settings import Own, Riaks, processors, read_own, read_riaks
 from .short import UNRECORDED, unrecorded
 from .stats import stats
@@ -66,13 +66,12 @@ class Node:
         self._wall = time.time()
         self._faults = Faults({})
         self._peers = peers.Peers(own)
-        ring, hints = self._kept()
         self.machine = Machine(
             name=riaks.name,
-            ring=ring,
+            ring=formed(own.members or (riaks.name,), riaks.ring_size),
             born=self.now(),
             limit=riaks.transfer_limit,
-            hints=hints,
+            hints=self._kept(),
         )
         self._lived = self.machine.born
 
@@ -86,32 +85,25 @@ class Node:
             self._faults = read_faults(self.own.home)
         return self._faults
 
-    def _kept(self) -> tuple[Ring, set[int]]:
-        """The ring and the hints that the last life of this node left."""
-        file = self.own.state / "ring.json"
-        if file.exists():
-            kept = json.loads(file.read_text(encoding="utf-8"))
-            return ring_from_json(kept["ring"]), set(kept["hints"])
-        if self.own.members:
-            return formed(self.own.members, self.riaks.ring_size), set()
-        return alone(self.riaks.name, self.riaks.ring_size), set()
+    def _kept(self) -> set[int]:
+        """The hints that the last life of this node left."""
+        file = self.own.state / "hints.json"
+        return set(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else set()
 
     def keep(self) -> None:
         """Write down what outlives the process; one at a time, for a clock and commands both change it."""
         with self.lock:
-            ring = to_json(self.machine.report(self.now()))["ring"]
-            kept = json.dumps({"ring": ring, "hints": sorted(self.machine.hints)})
-            new = self.own.state / "ring.new"
-            new.write_text(kept, encoding="utf-8")
-            new.replace(self.own.state / "ring.json")
+            new = self.own.state / "hints.new"
+            new.write_text(json.dumps(sorted(self.machine.hints)), encoding="utf-8")
+            new.replace(self.own.state / "hints.json")
 
     def tick(self) -> None:
         """Ask the peers and live on."""
         faults = self.faults()
-        names = {*self.machine.ring.members, self.machine.joining} - {self.machine.name, ""}
+        names = {*self.machine.ring.members} - {self.machine.name}
         heard = self._peers.reports(names)
         with self.lock:
-            before = (self.machine.ring, set(self.machine.hints))
+            before = set(self.machine.hints)
             now = self.now()
             # At a quick pace much happens between two ticks: what is over makes room for the next.
             while self._lived + TICK_SECONDS < now:
@@ -119,7 +111,7 @@ class Node:
                 self.machine.tick(self._lived, heard, faults)
             self._lived = now
             self.machine.tick(now, heard, faults)
-            changed = before != (self.machine.ring, self.machine.hints)
+            changed = before != self.machine.hints
         if changed:
             self.keep()
 
@@ -139,7 +131,6 @@ class Node:
             schedulers_online=self.riaks.schedulers_online,
             processors=processors(),
             age=now - self.machine.born,
-            n_val=self.riaks.n_val,
             locations=self.own.locations,
         )
 
@@ -171,23 +162,8 @@ class Node:
                     machine.timer = effect.value
                 case "force":
                     machine.hand_off_now(self.now())
-                case "mark_down":
-                    machine.adopt(machine.ring.marked(effect.node, "down"), self.now())
-                case "commit":
-                    machine.adopt(machine.ring.committed(), self.now())
-                case "join":
-                    machine.joining = effect.node
                 case verb:
                     raise ValueError(f"there is no effect {verb}")
-        if effect.verb == "join":
-            peers.ask(self.own.address(effect.node), "stage", {"name": machine.name})
-        self.keep()
-
-    def stage(self, name: str) -> None:
-        """Note a node that has asked to join."""
-        with self.lock:
-            self.machine.adopt(self.machine.ring.with_staged(name), self.now())
-        self.keep()
 
 
 class RiakHandler(BaseHTTPRequestHandler):
@@ -251,8 +227,6 @@ class OwnHandler(socketserver.StreamRequestHandler):
                 return list(services_of(node.view(), body["name"]))
             case "effect":
                 node.effect(Effect(**body))
-            case "stage":
-                node.stage(body["name"])
             case "stop":
                 node.stopping.set()
             case _:
@@ -299,10 +273,9 @@ def main() -> None:
     own = read_own()
     own.note_pid(os.getpid())  # whoever started it may be killed before that
     riaks = read_riaks(own)
-    late = read_faults(own.home).seconds("ping")
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    if stopped.wait((READY_SECONDS if late is None else late) * own.pace):
+    if stopped.wait(READY_SECONDS * own.pace):
         sys.exit(0)
     node = Node(own, riaks)
     node.stopping = stopped

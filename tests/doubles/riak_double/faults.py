@@ -10,11 +10,9 @@ from .pairs import read_pairs
 
 MEANINGS: Mapping[str, str] = {
     "start": "`loops`: `riak start` starts the node and never returns; `loops-down`: nor starts it",
-    "daemon": "the same for `riak daemon`",
-    "ping": "seconds after its start until the node answers at all",
     "vnodes": "`none`: no vnode runs, though ping and HTTP answer",
     "wait-for-service": "`never`: it says `is not up` for ever",
-    "stop": "`hangs`: `riak stop` never returns and the node runs on; `refused`: exit 1, and it runs on",
+    "stop": "`hangs`: `riak stop` never returns, and the node runs on",
     "handoff": "`stalls`: what waits goes on waiting",
     "writes": "`on`: a load writes, so that fallbacks appear on this node when a peer goes down",
 }
@@ -38,10 +36,6 @@ class Faults:
             KeyError: there is no such fault at all.
         """
         return self.values.get(name, "") if MEANINGS[name] else ""
-
-    def seconds(self, name: str) -> float | None:
-        """A value that is a number of seconds, or None without."""
-        return float(self.get(name)) if self.get(name) else None
 
 
 def read_faults(folder: Path) -> Faults:

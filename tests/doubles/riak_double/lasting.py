@@ -7,8 +7,6 @@ SECONDS = {
     "stop": 5.8,
     "daemon": 3.6,
     "start": 3.6,
-    "restart": 0.29,
-    "chkconfig": 1.45,
     "": 0.6,
 }
 """By the first word; `""` is any other command."""

@@ -1,4 +1,4 @@
-"""One node's life while it runs: vnodes that start, fallbacks, hinted handoff, ownership that moves.
+"""One node's life while it runs: vnodes that start, fallbacks, hinted handoff.
 
 Time is an argument, in seconds of the recording; the daemon says how long one takes.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from .faults import Faults
 from .report import Report, Transfer
-from .ring import MODULES, Change, Ring, fallbacks
+from .ring import Ring, fallbacks
 
 SERVICE_SECONDS = 1.0
 """From answering pings to the service `riak_kv`. No recording shows it: long before the vnodes run is the
@@ -33,10 +33,6 @@ RATE = 425
 EMPTY_SECONDS = 0.4
 UPDATE_SECONDS = 2.0
 """A transfer reports so often; younger ones say `no updates seen`."""
-SETTLE_SECONDS = 1.5
-"""After a change of the ring `Ring Ready` is false for about so long."""
-JOIN_SECONDS = 40.0
-"""Ownership moves over about so long after a commit."""
 
 
 @dataclass(slots=True)
@@ -77,14 +73,10 @@ class Machine:
     vnodes: set[int] = field(default_factory=set)
     due: dict[int, float] = field(default_factory=dict)
     running: dict[int, Running] = field(default_factory=dict)
-    changed: float = -1e9
-    committed: float | None = None
-    joining: str = ""
     timer: int = 10_000
     _fallbacks_started: bool = False
     _vnodes_from: float | None = None
     _rounds: int = 0
-    _moves: int = 0
 
     def services(self, now: float) -> tuple[str, ...]:
         """What its node watcher lists."""
@@ -99,8 +91,6 @@ class Machine:
             peers: what members that can be reached say of themselves.
             faults: what is wrong.
         """
-        self._gossip(now, peers)
-        self._claim(now)
         self._start_vnodes(now, faults)
         up = frozenset(name for name, report in peers.items() if report.services)
         if faults.get("writes") == "on" and self.services(now):
@@ -112,42 +102,6 @@ class Machine:
         """`force_handoffs`: whatever waits is looked at in the next tick."""
         for partition in self.due:
             self.due[partition] = min(self.due[partition], now)
-
-    def adopt(self, ring: Ring, now: float) -> None:
-        """Take another ring for its own."""
-        if ring != self.ring:
-            self.ring, self.changed = ring, now
-
-    def _gossip(self, now: float, peers: Mapping[str, Report]) -> None:
-        for name, report in peers.items():
-            mine = name in self.ring.members or name == self.joining
-            theirs = self.name in report.ring.members and report.ring.version > self.ring.version
-            if mine and (theirs or (self.joining == name and self.name in report.ring.members)):
-                self.adopt(report.ring, now)
-                self.joining = ""
-        if self.ring.members.get(self.name) == "down":  # it was marked, and is back
-            self.adopt(self.ring.marked(self.name, "valid"), now)
-
-    def _claim(self, now: float) -> None:
-        """As claimant, let ownership move: first one module's data, then the other's, then the partition."""
-        if self.ring.claimant != self.name or not self.ring.changes:
-            self.committed = None
-            return
-        if self.committed is None:
-            self.committed, self._moves = now, len(self.ring.changes)
-        step = min(3.0, JOIN_SECONDS / self._moves)
-        gone = self._moves - len(self.ring.changes)
-        owners, left = list(self.ring.owners), []
-        for place, change in enumerate(self.ring.changes, start=gone):
-            age = now - self.committed - place * step
-            complete: tuple[str, ...] = MODULES if age > 8 else MODULES[1:] if age > 4 else ()
-            if age > 11:
-                owners[change.partition] = change.owner
-            else:
-                left.append(Change(partition=change.partition, owner=change.owner, complete=complete))
-        after = replace(self.ring, owners=tuple(owners), changes=tuple(left))
-        if after != self.ring:
-            self.adopt(replace(after, version=self.ring.version + 1), now)
 
     def _start_vnodes(self, now: float, faults: Faults) -> None:
         if faults.get("vnodes") == "none":
@@ -229,7 +183,6 @@ class Machine:
             unstarted=frozenset()
             if self._fallbacks_started
             else frozenset(range(ring.size)) - ring.owned(self.name) - self.vnodes,
-            settled=now - self.changed > SETTLE_SECONDS,
         )
 
     def _shown(self, now: float, partition: int) -> Transfer:

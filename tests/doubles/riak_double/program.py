@@ -3,14 +3,12 @@
 What the node answers comes by the short way, `short.py`; here is the rest.
 
 `riak-double faults NAME=VALUE...` sets what is wrong (without words: nothing is), `riak-double report` prints
-what the node tells its peers, `riak-double end` ends the node's process at once, as a crash would.
+what the node tells its peers.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -104,7 +102,7 @@ def main() -> int:
     except FaultError as error:
         say(f"riak-double: {error}\n", stream=sys.stderr)
         return UNRECORDED
-    if program == "riak-admin" or words in (["getpid"], ["version"]):  # of older versions
+    if program == "riak-admin":  # of older versions
         say(unrecorded(" ".join([program, *words])), stream=sys.stderr)
         return UNRECORDED
     code = _run(command, words)
@@ -123,20 +121,16 @@ def _run(command: Command, words: list[str]) -> int:
         case ["versions"]:
             say("Installed versions:\n* 3.2.1\tpermanent\n")
             return 0
-        case ["chkconfig"]:
-            return _check(command)
-        case ["admin" | "ping" | "pid" | "status" | "restart" | "rpc", *_]:
+        case ["admin" | "ping" | "pid" | "rpc", *_]:
             return command.down()  # the short way was tried before this one
         case _:
-            from . import usage  # noqa: PLC0415  (as below)
-
-            say(usage.USAGE)
-            return 1
+            say(unrecorded(" ".join(words)), stream=sys.stderr)
+            return UNRECORDED
 
 
 def _start(command: Command, word: str) -> int:
     """`riak daemon`; `riak start` starts a node likewise, after its own words."""
-    fault = command.faults.get(word)
+    fault = command.faults.get("start") if word == "start" else ""
     if fault == "loops-down":
         command.loop()
     if command.answers() or _process(command.own):
@@ -151,8 +145,7 @@ def _start(command: Command, word: str) -> int:
         say(f"!!!!\n!!!! WARNING: ulimit -n is {limit}; {OPEN_FILES} is the recommended minimum.\n!!!!\n")
     _spawn(command.own)
     # The node answers when the recorded command returns: so it does here, however slow the machine is.
-    late = command.faults.get("ping")
-    while not late and _process(command.own) and not command.answers():
+    while _process(command.own) and not command.answers():
         time.sleep(0.02)
     if fault == "loops":
         command.loop()
@@ -196,7 +189,7 @@ def _stop(command: Command) -> int:
     """`riak stop`: without a word and with 1 where the node does not answer."""
     if command.faults.get("stop") == "hangs":
         command.loop()
-    if command.faults.get("stop") == "refused" or not command.answers():
+    if not command.answers():
         return 1
     number = _process(command.own)
     peers.ask(command.own.here, "stop", {})
@@ -235,15 +228,6 @@ def _wait(command: Command, service: str, *node: str) -> int:
         command.sleep(WAIT_SECONDS + QUERY_SECONDS)
 
 
-def _check(command: Command) -> int:
-    """`chkconfig`. What it says of a file that is wrong was not recorded."""
-    root = command.own.state
-    stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.gmtime())
-    say("config is OK\n")
-    say(f"-config {root}/generated.conf/app.{stamp}.config -args_file {root} -vm_args {root}\n")
-    return 0
-
-
 def _double(own: Own, words: Sequence[str]) -> int:
     """What only a double can do."""
     match words:
@@ -253,12 +237,7 @@ def _double(own: Own, words: Sequence[str]) -> int:
             found = peers.ask(own.here, "report")
             say(f"{json.dumps(found)}\n")
             return int(found is None)
-        case ["end"]:
-            number = _process(own)
-            if number:
-                os.kill(number, signal.SIGKILL)
-            return int(not _gone(own, number))
         case _:
-            say("riak-double: faults [NAME=VALUE...] | report | end\n", stream=sys.stderr)
+            say("riak-double: faults [NAME=VALUE...] | report\n", stream=sys.stderr)
             return 2
     return 0

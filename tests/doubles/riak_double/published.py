@@ -74,12 +74,12 @@ def bucket_type_list() -> Said:
     return Said("default (active)\n")
 
 
-def bucket_type_status(view: View, name: str) -> Said:
+def bucket_type_status(name: str) -> Said:
     """`bucket-type status NAME`."""
     if name != "default":
         return Said(f"{name} is not an existing bucket type\n", "{error,undefined}")
-    values = {**DEFAULT_PROPERTIES, "n_val": str(view.n_val)}
-    return Said("default is active\n\n" + "".join(f"{key}: {value}\n" for key, value in values.items()))
+    values = "".join(f"{key}: {value}\n" for key, value in DEFAULT_PROPERTIES.items())
+    return Said(f"default is active\n\n{values}")
 
 
 def vnode_manager(view: View) -> Said:

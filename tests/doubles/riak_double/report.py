@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .ring import N_VAL, Change, Ring
+from .ring import Ring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,6 @@ class Transfer:
         total: objects to send.
         sent: objects sent.
         rate: objects a second.
-        kind: `hinted` or `ownership`; only hinted was recorded.
     """
 
     partition: int
@@ -35,7 +34,6 @@ class Transfer:
     total: int
     sent: int
     rate: int = 425
-    kind: str = "hinted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,6 @@ class Report:
         transfers: those that it sends.
         timer: `vnode_management_timer` in its memory, in milliseconds.
         unstarted: numbers of the partitions of others whose vnodes it has never started.
-        settled: whether the ring has converged as far as it can tell.
     """
 
     name: str
@@ -62,7 +59,6 @@ class Report:
     transfers: tuple[Transfer, ...] = ()
     timer: int = 10_000
     unstarted: frozenset[int] = frozenset()
-    settled: bool = True
 
     @property
     def missing(self) -> int:
@@ -88,7 +84,6 @@ class View:
         schedulers_online: as above.
         processors: of the machine.
         age: seconds since the node started.
-        n_val: of the default bucket type.
         locations: of 3.x, by name; the ring keeps them, whether a node is up or not.
     """
 
@@ -100,7 +95,6 @@ class View:
     schedulers_online: int = 2
     processors: int = 2
     age: float = 0.0
-    n_val: int = N_VAL
     locations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -115,12 +109,12 @@ class View:
     @property
     def reports(self) -> tuple[Report, ...]:
         """Of all members that can be reached, in the order of their names."""
-        return tuple(report for name in sorted(self.ring.members) if (report := self.report(name)))
+        return tuple(report for name in self.ring.members if (report := self.report(name)))
 
     @property
     def down(self) -> tuple[str, ...]:
         """Members that cannot be reached."""
-        return tuple(name for name in sorted(self.ring.members) if self.report(name) is None)
+        return tuple(name for name in self.ring.members if self.report(name) is None)
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -128,7 +122,7 @@ def to_json(report: Report) -> dict[str, Any]:
     found = _fields(report)
     return {
         **found,
-        "ring": {**_fields(report.ring), "changes": [_fields(each) for each in report.ring.changes]},
+        "ring": _fields(report.ring),
         "vnodes": sorted(report.vnodes),
         "unstarted": sorted(report.unstarted),
         "transfers": [_fields(each) for each in report.transfers],
@@ -151,27 +145,12 @@ def from_json(data: Mapping[str, Any]) -> Report:
     }
     return Report(
         **{**rest, "services": tuple(rest["services"])},
-        ring=ring_from_json(data["ring"]),
+        ring=Ring(
+            claimant=data["ring"]["claimant"],
+            members=tuple(data["ring"]["members"]),
+            owners=tuple(data["ring"]["owners"]),
+        ),
         vnodes=frozenset(data["vnodes"]),
         unstarted=frozenset(data["unstarted"]),
         transfers=tuple(Transfer(**each) for each in data["transfers"]),
-    )
-
-
-def ring_from_json(data: Mapping[str, Any]) -> Ring:
-    """What came over the network.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is no ring.
-    """
-    return Ring(
-        version=data["version"],
-        claimant=data["claimant"],
-        members=dict(data["members"]),
-        owners=tuple(data["owners"]),
-        changes=tuple(
-            Change(partition=each["partition"], owner=each["owner"], complete=tuple(each["complete"]))
-            for each in data["changes"]
-        ),
-        staged=tuple(data["staged"]),
     )

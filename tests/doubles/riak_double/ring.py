@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 TOP = 2**160
 N_VAL = 3
@@ -11,55 +11,29 @@ N_VAL = 3
 SPACING = 4
 """`target_n_val`: owners of so many consecutive partitions are different nodes, where there are enough."""
 MODULES = ("riak_kv_vnode", "riak_pipe_vnode")
-"""What ownership handoff waits for, in the order in which `ring-status` lists it."""
+"""Of which each partition has a vnode."""
 RECORDED_THREE = (0, 1, 1, 2, 0, 1, 2, 2, 0, 1, 2, 0, 0, 1, 2, 0)
 """The owners in the recording, three nodes by number on 16 partitions, from `ring-status` while joining."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A partition that is to get another owner.
-
-    Attributes:
-        partition: its number, from 0.
-        owner: who has it to be.
-        complete: modules whose data is over there.
-    """
-
-    partition: int
-    owner: str
-    complete: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """The ring as nodes gossip it.
+    """The ring, which does not change while the double runs.
 
     Attributes:
-        version: grows with each change; the larger one wins.
-        claimant: the node that changes it.
-        members: status by name: `valid`, `down` or `joining`.
+        claimant: the node that would change it.
+        members: in the order of their names.
         owners: by partition number.
-        changes: ownership that is on its way.
-        staged: nodes that have asked to join and wait for a commit.
     """
 
-    version: int
     claimant: str
-    members: dict[str, str] = field(hash=False)
+    members: tuple[str, ...]
     owners: tuple[str, ...]
-    changes: tuple[Change, ...] = ()
-    staged: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
         """The number of partitions."""
         return len(self.owners)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All members, in the order in which tables list them: those marked down first."""
-        return tuple(sorted(self.members, key=lambda name: (self.members[name], name)))
 
     def index(self, partition: int) -> int:
         """The partition's index as Riak prints it."""
@@ -73,43 +47,10 @@ class Ring:
         """The part of the ring that a node has, in percent."""
         return 100 * len(self.owned(name)) / self.size
 
-    def share_to_be(self, name: str) -> float:
-        """The same when all changes are done."""
-        to_be = list(self.owners)
-        for change in self.changes:
-            to_be[change.partition] = change.owner
-        return 100 * to_be.count(name) / self.size
-
-    def marked(self, name: str, status: str) -> Ring:
-        """With another status for a member."""
-        return replace(self, version=self.version + 1, members={**self.members, name: status})
-
-    def with_staged(self, name: str) -> Ring:
-        """With one more node that has asked to join."""
-        staged = tuple(sorted({*self.staged, name}))
-        return replace(self, version=self.version + 1, staged=staged)
-
-    def committed(self) -> Ring:
-        """With the staged nodes as members, and the changes that this takes."""
-        members = {**self.members, **dict.fromkeys(self.staged, "valid")}
-        to_be = claim(sorted(members), self.size)
-        changes = tuple(
-            Change(partition=number, owner=owner)
-            for number, owner in enumerate(to_be)
-            if owner != self.owners[number]
-        )
-        return replace(self, version=self.version + 1, members=members, changes=changes, staged=())
-
-
-def alone(name: str, size: int) -> Ring:
-    """The ring of a node that has joined nobody."""
-    return Ring(version=1, claimant=name, members={name: "valid"}, owners=(name,) * size)
-
 
 def formed(names: Sequence[str], size: int) -> Ring:
-    """A ring that all have joined already; the first is the claimant."""
-    members = dict.fromkeys(sorted(names), "valid")
-    return Ring(version=1, claimant=names[0], members=members, owners=claim(sorted(names), size))
+    """The ring of these nodes, of which the first is the claimant."""
+    return Ring(claimant=names[0], members=tuple(sorted(names)), owners=claim(sorted(names), size))
 
 
 def claim(names: Sequence[str], size: int) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ class Own:
         pace: real seconds for one recorded second: 0.1 makes everything ten times as fast.
         port: where peers and the command reach the node.
         bind: on which address.
-        members: nodes of a ring that is formed from the start; empty if nodes are to be joined.
+        members: nodes of the ring; empty for a node that is alone.
         addresses: `HOST:PORT` by name, where it is not the name's own host and the usual port.
         parent: a process without which the node ends, or 0.
         locations: of 3.x, by name; a cluster has none unless somebody has set them.
@@ -79,7 +79,6 @@ class Riaks:
         transfer_limit: at the start.
         schedulers: Erlang's, total.
         schedulers_online: of these, in use.
-        n_val: of the default bucket type.
     """
 
     name: str
@@ -88,7 +87,6 @@ class Riaks:
     transfer_limit: int
     schedulers: int
     schedulers_online: int
-    n_val: int
 
 
 def processors() -> int:
@@ -136,5 +134,4 @@ def read_riaks(own: Own) -> Riaks:
         transfer_limit=int(conf.get("transfer_limit", str(TRANSFER_LIMIT))),
         schedulers=total,
         schedulers_online=min(total, int(conf.get("erlang.schedulers.online") or total)),
-        n_val=int(conf.get("buckets.default.n_val", "3")),
     )

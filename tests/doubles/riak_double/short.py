@@ -26,7 +26,7 @@ LONGEST_SECONDS = 30.0
 UNRECORDED = 99
 """The double's own exit code: the recordings do not say what Riak would do."""
 CHUNK_BYTES = 65536
-OF_THE_NODE = frozenset({"admin", "ping", "pid", "status", "restart", "rpc"})
+OF_THE_NODE = frozenset({"admin", "ping", "pid", "rpc"})
 """First words of what the node answers; the program does the rest by itself."""
 
 

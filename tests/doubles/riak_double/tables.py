@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .report import View
-from .texts import Said, percent, ring_ready
-
-KEY = "transfer_limit"
-"""The setting that the program asks; others exist on a real node, and the double calls them invalid."""
+from .texts import Said, claimant_is_up, percent
 
 
 def centred(text: str, width: int) -> str:
@@ -36,16 +33,13 @@ def cluster_status(view: View) -> Said:
     With a column more where any member has a location: by Riak's source, none was recorded.
     """
     ring = view.ring
-    ready = {True: "true", False: "false", None: "undefined"}[ring_ready(view)]
+    ready = "true" if claimant_is_up(view) else "undefined"
     rows = []
-    for name in ring.names:
-        there = view.report(name) is not None
-        marked = ring.members[name] == "down"
-        avail = "up" if there else "down" if marked else " down! "
-        pending = f"{percent(ring.share_to_be(name)):>5}" if ring.changes else "--"
+    for name in ring.members:
+        avail = "up" if view.report(name) is not None else " down! "
         mark = "(C)" if name == ring.claimant else "   "
         rows.append(
-            (f" {mark} {name} ", ring.members[name], avail, f"{percent(ring.share(name)):>5}", pending)
+            (f" {mark} {name} ", "valid", avail, f"{percent(ring.share(name)):>5}", "--")
             + ((view.locations.get(name, "undefined"),) if view.locations else ())
         )
     head = ("node", "status", "avail", "ring", "pending", *(("location",) if view.locations else ()))
@@ -56,10 +50,7 @@ def cluster_status(view: View) -> Said:
     )
 
 
-def show(view: View, keys: Sequence[str]) -> Said:
-    """`show KEY...`: of the node that is asked alone."""
-    unknown = [key for key in keys if key != KEY]
-    if unknown:
-        return Said(f"Invalid config keys: {' '.join(unknown)} \n", "{error,1}")
-    drawn = table(("node", *keys), [(view.me.name, *(str(view.me.transfer_limit) for _ in keys))])
+def show_limit(view: View) -> Said:
+    """`show transfer_limit`: of the node that is asked alone."""
+    drawn = table(("node", "transfer_limit"), [(view.me.name, str(view.me.transfer_limit))])
     return Said(f"{drawn}\n")

