@@ -33,16 +33,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.dialect import Dialect
 from orchestrator.stores.riak.output import CommandOutput
-from orchestrator.stores.riak.parse_bucket_types import parse_bucket_types, parse_n_val
 from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
 from orchestrator.stores.riak.parse_ring import parse_partitions, ring_of
 from orchestrator.stores.riak.parse_stats import parse_stats
 from tests.doubles.riak_double.commands import answer
 from tests.doubles.riak_double.daemon import Node
-from tests.doubles.riak_double.lasting import SECONDS
 from tests.doubles.riak_double.machine import INACTIVITY_SECONDS
 from tests.doubles.riak_double.report import View
 from tests.doubles.riak_double.ring import (
@@ -181,18 +178,6 @@ def test_the_program_says_what_was_recorded(subtests: pytest.Subtests, session: 
         with subtests.test(recording.name):
             text, code = session.said[recording.line]
             assert (text, code) == (expected(recording), recording.code)
-
-
-def test_commands_take_about_as_long_as_recorded(subtests: pytest.Subtests) -> None:
-    """Every duration of the double is within the recorded ones, which vary with the recorder's machine."""
-    for word in [*SECONDS, "admin"]:
-        with subtests.test(word=word):
-            taken = [
-                each.seconds
-                for each in recordings()
-                if each.seconds and each.code != CUT_OFF and each.command.split()[1] == word
-            ]
-            assert word in {"", "start"} or 0.95 * min(taken) <= SECONDS.get(word, SECONDS[""]) <= max(taken)
 
 
 # Rings ------------------------------------------------------------------------------------------------------
@@ -363,28 +348,6 @@ def test_a_raised_transfer_limit_lasts_until_a_restart() -> None:
     assert re.search(r"\n    8        'dev3", world.ask(DEV2, "admin transfer-limit"))
 
 
-def test_handoff_that_stalls_never_ends() -> None:
-    world = settled(writes="on", handoff="stalls")
-    world.stop(DEV2)
-    world.run(5)
-    world.start(DEV2)
-    world.run(1200)
-    text = world.ask(DEV1, "admin transfers")
-    assert ("transfer type" in text, "waiting to handoff" in text) == (False, True)
-
-
-def test_no_vnode_runs_while_that_fault_is_set() -> None:
-    world = settled()
-    world.set(DEV2, vnodes="none")
-    world.run(60)
-    assert "'dev2@127.0.0.1' does not have 5 primary" in world.ask(DEV1, "admin transfers")
-    world.set(DEV2)
-    world.run(5)
-    assert 0 < len(world.machines[DEV2].vnodes) < 5
-    world.run(8)
-    assert len(world.machines[DEV2].vnodes) == 16
-
-
 # What was not recorded, as the published source has it ------------------------------------------------------
 
 FIVE = tuple(f"riak{number}@127.0.0.1" for number in range(1, 6))
@@ -431,34 +394,6 @@ def test_partitions_and_stats_have_the_same_ring() -> None:
     assert kinds[1][1] > 1
     assert kinds[2] == [own, 1]
     assert text.count("|secondary|") == 64 - own
-
-
-def test_the_layout_of_partitions() -> None:
-    world = World(names=FIVE[:3])
-    world.run(300)
-    own = [(str(number * 2**160 // 16), str(number)) for number in (1, 2, 5, 9, 13)]
-    rows = [*(("primary", *each) for each in own), ("secondary", "--", "--"), ("stopped", "--", "--")]
-    text, manner = read(world.view(FIRST), f"cluster partitions -n {SECOND}")
-    lines = text.stdout.splitlines()
-    assert lines[0] == f"Partitions owned by '{SECOND}':"
-    assert lines[1] == lines[3] == lines[-3] == f"+---------+{'-' * 49}+--+"
-    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["type", "index", "id"]
-    found = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in lines[4:-3]]
-    assert found == rows
-    assert lines[-2:] == ["", "ok"]
-    known(parse_partitions(text, manner))
-
-
-def test_what_is_published_of_bucket_types_and_other_nodes() -> None:
-    view = settled_five().view(FIRST)
-    output, manner = read(view, "cluster partitions -n riak9@127.0.0.1")
-    assert output.stdout == "Invalid node name\n{error,1}\n"
-    assert isinstance(parse_partitions(output, manner), Unknown)
-    assert parse_bucket_types(*read(view, "bucket-type list")) == ("default",)
-    assert parse_n_val(read(view, "bucket-type status default")[0], "default") == 3
-    output, _ = read(view, "bucket-type status none")
-    assert output.stdout == "none is not an existing bucket type\n{error,undefined}\n"
-    assert isinstance(parse_n_val(output, "none"), Unknown)
 
 
 def test_locations_are_beside_members_that_are_up_or_down() -> None:
@@ -566,17 +501,6 @@ def test_the_packaged_command_exits_0_but_for_the_doubles_own(tmp_path: Path) ->
         assert node.riak("start").stdout == "Node is already running!\n"
         assert node.riak("admin", "nobody-recorded-this").returncode == 99
         assert node.double("nonsense").returncode == 2
-
-
-def test_a_peer_that_hangs_counts_as_down_until_it_goes_on(two: tuple[RiakNode, ...]) -> None:
-    dev1, dev2 = two
-    os.kill(dev2.pid, signal.SIGSTOP)
-    try:
-        assert f"Node '{dev2.name}' could not be contacted" in dev1.riak("admin", "transfers").stdout
-        assert dev1.stats()["connected_nodes"] == []
-    finally:
-        os.kill(dev2.pid, signal.SIGCONT)
-    wait_until(lambda: dev1.stats()["connected_nodes"] == [dev2.name], "it stays away")
 
 
 @pytest.mark.parametrize("answer", [b"", b"0 1 0", b"0 1 0 5\npon", b"0 1 0 5\npong\n"])

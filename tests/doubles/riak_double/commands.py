@@ -89,8 +89,8 @@ def _admin(words: Sequence[str], view: View) -> Answer:
     match words:
         case ["bucket-type", "list"]:
             return Answer(published.bucket_type_list())
-        case ["bucket-type", "status", name]:
-            return Answer(published.bucket_type_status(name))
+        case ["bucket-type", "status", "default"]:
+            return Answer(published.bucket_type_status())
         case [word] if word in plain:
             return Answer(plain[word](view))
         case _:
@@ -101,7 +101,7 @@ def _cluster(words: Sequence[str], view: View) -> Answer:
     match words:
         case ["status"]:
             return Answer(tables.cluster_status(view))
-        case ["partitions", "-n", name]:
+        case ["partitions", "-n", name] if name in view.ring.members:
             return Answer(published.partitions(view, name))
         case _:
             raise UnrecordedError(f"admin cluster {' '.join(words)}")

@@ -279,17 +279,6 @@ def test_a_silence_is_never_longer_than_its_limit(server: FakeAlertmanager) -> N
     assert "`at_most`" in run.silences._waves.why_not(1)
 
 
-def test_resume_takes_the_live_one(server: FakeAlertmanager) -> None:
-    run = Played(server, BY_NODE, OF_CLUSTER)
-    run.see(RUN, begun())
-    run.step()
-    run.restart()
-    run.see(seen(100, "run_resumed"))
-    run.step(400)
-    assert server.live() == {"s1": 1300, "s2": 1300}
-    assert len(server.silences) == 2
-
-
 def test_resume_ends_what_is_over(server: FakeAlertmanager) -> None:
     run = Played(server)
     run.see(RUN, begun())

@@ -90,17 +90,19 @@ def test_a_webhook_gets_one_json_object(server: ScriptedServer) -> None:
     assert "authorization" not in asked.headers
 
 
-def test_a_template_is_filled_once(server: ScriptedServer) -> None:
+@pytest.mark.parametrize(
+    ("template", "filled"),
+    [
+        ("[{on}] {run}: {text}", "[held] r1: {run} {x}"),
+        *((around.format("{text}"), around.format("{run} {x}")) for around in
+          ('{{"text": "{}"}}', "a {{ b {}", "{} }}", "{{{}}}")),
+    ],
+)  # fmt: skip
+def test_a_template_is_filled_once(server: ScriptedServer, template: str, filled: str) -> None:
+    """Other braces of it are text, such as those of JSON, or of a chat's own marks."""
     message = replace(HELD, text="{run} {x}")
-    sends(target(f"{server.url}/hook", text="[{on}] {run}: {text}"), run_context())(message, PATIENT)
-    assert server.asked[0].json["text"] == "[held] r1: {run} {x}"
-
-
-@pytest.mark.parametrize("around", ['{{"text": "{}"}}', "a {{ b {}", "{} }}", "{{{}}}"])
-def test_braces_of_a_template_are_text(server: ScriptedServer, around: str) -> None:
-    """Such as those of JSON, or of a chat's own marks."""
-    sends(target(f"{server.url}/hook", text=around.format("{text}")), run_context())(HELD, PATIENT)
-    assert server.asked[0].json["text"] == around.format(HELD.text)
+    sends(target(f"{server.url}/hook", text=template), run_context())(message, PATIENT)
+    assert server.asked[0].json["text"] == filled
 
 
 @pytest.mark.parametrize(
@@ -163,10 +165,10 @@ def test_a_redirect_carries_nothing_elsewhere(server: ScriptedServer) -> None:
 
 
 def test_a_server_that_is_not_there_is_tried_again() -> None:
-    with ScriptedServer() as gone:
-        url = gone.url
-    error = why(url)
-    assert (str(error), error.again) == ("connection refused", True)
+    with ScriptedServer() as gone, MailServer() as no_mail:
+        urls = (gone.url, _mail(no_mail))
+    for error in map(why, urls):
+        assert (str(error), error.again) == ("connection refused", True)
 
 
 def test_a_server_without_tls_is_named_as_one(server: ScriptedServer) -> None:
@@ -320,13 +322,6 @@ def test_a_receiver_that_is_refused_is_named() -> None:
     assert str(error) == "refused for boss@example.org; others have it"
     assert not error.again
     assert len(server.mails) == 1
-
-
-def test_a_mail_server_that_is_not_there_is_tried_again() -> None:
-    with MailServer() as gone:
-        url = _mail(gone)
-    error = why(url)
-    assert (str(error), error.again) == ("connection refused", True)
 
 
 # Secrets --------------------------------------------------------------------------------------------

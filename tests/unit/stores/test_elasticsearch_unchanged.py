@@ -5,7 +5,7 @@ No cluster setting may slow down a node that has a speed of recoveries of its ow
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -29,14 +29,17 @@ from orchestrator.stores.elasticsearch.recovery_rates import (
     rate_of,
     with_largest_rate,
 )
+from tests.cli.small_cluster import LEASES, SmallCluster
 from tests.fakes.clock import ManualClock
-from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, reply
+from tests.fakes.scripted_http import Answerer, Asked, Wire, reply
 from tests.unit.stores.cases import known
-from tests.unit.stores.scripted import SETTINGS, STATE, be
+from tests.unit.stores.scripted import SETTINGS, STATE
 
 VERSION = "/_cluster/state/version,master_node"
 WITH_SNAPSHOTS, VERSION_AND_SNAPSHOTS = f"{STATE},customs", f"{VERSION},customs"
 BOTH = (Look.CLUSTER, Look.SETTINGS)
+ES1 = f"{0:022d}"
+"""The id of the first node."""
 LAGS = 120.5
 """For so long a member may lag behind the master's state."""
 FORBIDDEN = reply({"error": "x"}, status=403)
@@ -48,15 +51,18 @@ def _settings(limit: str) -> Answerer:
     return reply({"persistent": {BANDWIDTH: limit} if limit else {}, "transient": {}, "defaults": defaults})
 
 
-class _Cluster(ScriptedServer):
+class _Cluster(SmallCluster):
     """Nodes by name with their roles, and a cluster state with a version and an id."""
+
+    def __init__(self, **roles: list[str]) -> None:
+        self.roles = roles or {"es1": ["master", "data"]}
+        super().__init__(tuple(self.roles), version="9.1.0")
+        self.clock, self.version, self.beats = ManualClock(), 7, 0
+        self.templates[f"{PREFIX}1"] = lease_body(RECORD)
+        self.becomes(7, "seven")
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self.clock, self.version, self.beats = ManualClock(), 7, 0
-        self.has(es1=["master", "data"])
-        self.becomes(7, "seven")
-        self.on("/_tasks", reply({"nodes": {}}))
         client = ElasticsearchClient(Access(endpoints=(self.url,)), clock=self.clock)
         self.adapter, self.lease = ElasticsearchCluster(client), ElasticsearchLease(client)
         return self
@@ -65,57 +71,19 @@ class _Cluster(ScriptedServer):
         self.adapter.close()
         super().close()
 
-    def has(self, **roles: Sequence[str]) -> None:
-        self.roles: Mapping[str, Sequence[str]] = roles
-        be(self, next(iter(roles)))
-        lives = {
-            f"id-{name}": {
-                "name": name,
-                "version": "9.1.0",
-                "roles": each,
-                "jvm": {"start_time_in_millis": 1},
-                "settings": {},
-            }
-            for name, each in roles.items()
-        }
-        self.lives = f"/_nodes/{','.join(lives)}/jvm,http,settings,plugins"
-        self.on(self.lives, reply({"nodes": lives}))
+    def _roles(self, name: str) -> list[str]:
+        return self.roles[name]
 
     def state(self, version: int, uuid: str | None) -> dict[str, Any]:
-        master, *_ = self.roles
-        members = {
-            f"id-{name}": {
-                "name": name,
-                "ephemeral_id": f"life-{name}",
-                "transport_address": "127.0.0.1:9300",
-                "roles": each,
-                "version": "9.1.0",
-                "attributes": {},
-            }
-            for name, each in self.roles.items()
-        }
-        coordination = {"last_committed_config": [f"id-{master}"], "voting_config_exclusions": []}
-        return {
-            "cluster_name": "prod",
-            "cluster_uuid": "u",
-            "version": version,
-            **({} if uuid is None else {"state_uuid": uuid}),
-            "master_node": f"id-{master}",
-            "nodes": members,
-            "metadata": {"cluster_uuid": "u", "cluster_coordination": coordination, "indices": {}},
-            "routing_table": {"indices": {}},
-        }
+        return {**self._state(), "version": version, **({} if uuid is None else {"state_uuid": uuid})}
 
-    def becomes(self, version: int, uuid: str | None, limit: str = "40mb", master: str = "") -> None:
+    def becomes(self, version: int, uuid: str, limit: str = "40mb", master: str = "") -> None:
         """The cluster has another state, or settings."""
-        said = {
-            "state_uuid": uuid,
-            "version": version,
-            "master_node": f"id-{master or next(iter(self.roles))}",
-        }
-        self.on(VERSION, reply({key: value for key, value in said.items() if value is not None}))
+        said = self.state(version, uuid)
+        known = {"state_uuid": uuid, "version": version, "master_node": master or said["master_node"]}
+        self.on(VERSION, reply(known))
         for path in (STATE, WITH_SNAPSHOTS):
-            self.on(path, reply(self.state(version, uuid)))
+            self.on(path, reply(said))
         self.on(SETTINGS, _settings(limit))
 
     def read(self) -> tuple[int, object]:
@@ -136,13 +104,10 @@ class _Cluster(ScriptedServer):
 
     def beat(self, *, moves: int = 1, acknowledged: bool = True) -> None:
         """A heartbeat, by whose time the state has moved so often."""
-        record = replace(RECORD, heartbeat=self.beats)
-        listed = [{"name": f"{PREFIX}1", "component_template": lease_body(record)}]
-        self.on(f"/_component_template/{PREFIX}*", reply({"component_templates": listed}))
-        self.on(f"/_template/{PREFIX}*", reply({}, status=404))
-        self.on(f"/_component_template/{PREFIX}1", reply({"acknowledged": acknowledged}))
+        if not acknowledged:
+            self.on(f"{LEASES}1", reply({"acknowledged": False}))
         self.beats += 1
-        assert isinstance(self.lease.write(replace(record, heartbeat=self.beats)), Done | InDoubt)
+        assert isinstance(self.lease.write(replace(RECORD, heartbeat=self.beats)), Done | InDoubt)
         self.moves(moves)
 
     def moves(self, by: int = 1) -> None:
@@ -223,7 +188,7 @@ def test_settings_that_could_not_be_read_are_read_again(cluster: _Cluster) -> No
 
 NO_PROOF = (
     *({}, {"state_uuid": None}, {"state_uuid": "seven"}, {"state_uuid": "seven", "master_node": None}),
-    *({"state_uuid": "seven", "master_node": "id-es2"}, []),
+    *({"state_uuid": "seven", "master_node": "another"}, []),
 )
 
 
@@ -242,10 +207,11 @@ def test_an_id_that_is_not_said_is_no_proof(subtests: pytest.Subtests) -> None:
 
 
 def test_a_state_with_facts_that_are_missing_is_read_again(cluster: _Cluster) -> None:
-    life = cluster.answers[cluster.lives]
-    cluster.on(cluster.lives, FORBIDDEN)
+    lives = f"/_nodes/{next(iter(cluster.nodes))}/jvm,http,settings,plugins"
+    life = cluster.answers[lives]
+    cluster.on(lives, FORBIDDEN)
     cluster.adapter.observe(BOTH)
-    cluster.on(cluster.lives, *life)
+    cluster.on(lives, *life)
     read = known(cluster.adapter.observe(BOTH).cluster)
     assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
 
@@ -254,9 +220,9 @@ def test_a_state_with_facts_that_are_missing_is_read_again(cluster: _Cluster) ->
 
 
 def _with_snapshot(uuid: str, name: str) -> dict[str, Any]:
-    shards = [{"state": "ABORTED", "node": "id-es1"}, {"state": "INIT", "node": "gone"}]
+    shards = [{"state": "ABORTED", "node": ES1}, {"state": "INIT", "node": "gone"}]
     running = [{"repository": "daily", "snapshot": name, "state": "STARTED", "shards": shards}]
-    same = {"cluster_name": "prod", "state_uuid": uuid, "master_node": "id-es1"}
+    same = {"cluster_name": "prod", "state_uuid": uuid, "master_node": ES1}
     return {**same, "snapshots": {"snapshots": running}}
 
 
@@ -296,7 +262,7 @@ def test_snapshots_unread_beside_the_id_are_read_with_the_state() -> None:
 
 def test_snapshots_untold_beside_the_id_are_not_none(cluster: _Cluster) -> None:
     """Without the cluster's name nothing shows that the answer has all its parts."""
-    cluster.on(VERSION_AND_SNAPSHOTS, reply({"state_uuid": "seven", "master_node": "id-es1"}))
+    cluster.on(VERSION_AND_SNAPSHOTS, reply({"state_uuid": "seven", "master_node": ES1}))
     cluster.adapter.observe(BOTH)
     assert isinstance(cluster.adapter.observe([*BOTH, Look.ACTIVITY]).activity, Unknown)
 
@@ -356,8 +322,7 @@ def test_a_heartbeat_before_the_reading_counts_for_nothing(leased: _Cluster) -> 
 
 def test_another_master_is_read_whole(leased: _Cluster) -> None:
     leased.beat()
-    leased.becomes(8, "v8", master="es2")
-    leased.on(STATE, reply(leased.state(8, "v8")))
+    leased.becomes(8, "v8", master="another")
     assert leased.whole() == 1
 
 
@@ -414,15 +379,14 @@ def test_the_limit_is_above_the_fastest_node_or_not_raised() -> None:
 
 
 @pytest.mark.parametrize(("memory", "rate"), [(16 * GB, 90 * MB), (64 * GB, 250 * MB), (None, 250 * MB)])
-def test_the_rate_of_a_node_that_does_not_answer_counts(
-    cluster: _Cluster, memory: int | None, rate: int
-) -> None:
-    cluster.has(hot1=["data_hot", "data_content", "master"], cold1=["data_cold"])
-    cluster.becomes(7, "seven", "")
-    path = "/_nodes/id-cold1/stats/os"
-    said = {} if memory is None else {"os": {"mem": {"total_in_bytes": memory}}}
-    cluster.on(path, reply({"cluster_name": "prod", "nodes": {"id-cold1": said}}))
-    for _ in range(2):
-        read = known(cluster.adapter.observe(BOTH).settings)
-        assert read.files[BANDWIDTH] == f"{rate}b"
-    assert cluster.paths().count(path) == 1
+def test_the_rate_of_a_node_that_does_not_answer_counts(memory: int | None, rate: int) -> None:
+    with _Cluster(hot1=["data_hot", "data_content", "master"], cold1=["data_cold"]) as cluster:
+        cluster.becomes(7, "seven", "")
+        (cold1,) = (node for node, name in cluster.nodes.items() if name == "cold1")
+        path = f"/_nodes/{cold1}/stats/os"
+        said = {} if memory is None else {"os": {"mem": {"total_in_bytes": memory}}}
+        cluster.on(path, reply({"cluster_name": "prod", "nodes": {cold1: said}}))
+        for _ in range(2):
+            read = known(cluster.adapter.observe(BOTH).settings)
+            assert read.files[BANDWIDTH] == f"{rate}b"
+        assert cluster.paths().count(path) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import LimitSet, ServiceWait, TransferLimits
+from orchestrator.model.riak import ServiceWait
 from orchestrator.stores.riak.admin import (
     READ_SECONDS,
     Command,
@@ -22,7 +22,7 @@ from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.riak_meanings import DIALECT
 from tests.fakes.riak_transcripts import recorded
-from tests.unit.stores.cases import all_cases, known
+from tests.unit.stores.cases import all_cases
 
 V20, V29, V30 = (dialect_of(version) or DIALECT for version in ("2.0.0", "2.9.10", "3.0.16"))
 
@@ -48,23 +48,6 @@ def of(state: str) -> Answers:
 
 def admin(runner: Answers, dialect: Dialect = DIALECT) -> RiakAdmin:
     return RiakAdmin(runner=runner, commands=lambda _: commands_for(dialect), dialect=dialect)
-
-
-def test_each_question_is_asked_and_read() -> None:
-    asked = admin(of("settled"))
-    status = known(asked.ring_status(DEV1))
-    assert (status.claimant, status.ring_ready, status.pending) == (DEV1, True, ())
-    members = [each.node for each in known(asked.cluster_status(DEV1)).members]
-    assert members == [each.node for each in known(asked.members(DEV1))]
-    asked = admin(of("dev2down"))
-    ready = known(asked.ring_ready(DEV1))
-    assert (ready.agreed, ready.down, known(asked.transfers(DEV1)).clean) == (False, (DEV2,), False)
-    assert asked.transfer_limits(DEV1) == TransferLimits(
-        limits={DEV1: 3, NodeName("dev3@127.0.0.1"): 2}, offline=(DEV2,)
-    )
-    dev9 = NodeName("dev9@127.0.0.1")
-    not_set = LimitSet(limit=None, node=dev9, failed=(dev9,))
-    assert admin(of("misc")).set_transfer_limit(DEV1, dev9, 4) == not_set, "beside the term ok"
 
 
 def test_a_wait_that_our_limit_ends_is_not_up() -> None:

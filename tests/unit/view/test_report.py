@@ -16,7 +16,6 @@ from orchestrator.runtime.codec import encode_event
 from orchestrator.view.report.charts import Axis, timeline
 from orchestrator.view.report.facts import as_json, facts_of, rows_of
 from orchestrator.view.report.page import history_page, run_page
-from orchestrator.view.text import duration, size
 from tests.unit.view import samples
 from tests.unit.view.stories import (
     KEPT,
@@ -79,20 +78,6 @@ def test_a_turn_over_two_attempts_is_not_measured() -> None:
     later = [{**one, "at": one["at"] + (600 if number > 6 else 0)} for number, one in enumerate(cut)]
     (node,) = facts_of(later)["nodes"]
     assert (node["phase"], node["seconds"], node["bytes_copied"]) == ("recovered", None, 100)
-
-
-def test_the_page_has_the_figures_of_the_json() -> None:
-    facts = facts_of(story())
-    shown, page = json.loads(json.dumps(as_json(facts))), run_page(facts, UTC)
-    for node, seconds in shown["node_seconds"].items():
-        assert f"{node} · {duration(seconds)}" in page
-    assert f"3 of 3 nodes restarted in {duration(shown['seconds'])}, in 3 attempts" in page
-    assert f"Median {duration(shown['seconds_a_node'])}." in page
-    assert f"{size(shown['bytes_copied'])} were copied" in page
-    assert f"{duration(shown['seconds_held'])} in all" in page
-    assert "green for" in page.lower()
-    rows = {row["node"]: row for row in as_json(rows_of(facts))}
-    assert {name: row["seconds"] for name, row in rows.items()} == shown["node_seconds"]
 
 
 def test_no_name_of_the_json_or_column_of_the_csv_is_lost() -> None:
