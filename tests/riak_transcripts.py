@@ -3,8 +3,9 @@
 The files in `data/riak/` are kept as they were recorded: a heading
 `=== [STATE] NODE$ bin/COMMAND rc=CODE SECONDSs`, then what it printed, each line behind a `|`.
 The time line has `t+SECONDS` before each reading, and no exit code for those that were read over and
-over. Some bytes are no UTF-8 (`admin vnode-status` prints binaries): they are kept as surrogate escapes.
-An exit code of 124 is the recorder's own time limit, not Riak's. In the recorded `/stats` the list `disk`
+over: those lines are copies of lines of the other file, which has 0 for each of them. Bytes that are no
+UTF-8 (`admin vnode-status` prints binaries) are replaced, as the runner of commands does it. An exit code of
+124 is the recorder's own time limit, not Riak's. In the recorded `/stats` the list `disk`
 is shortened to two file systems.
 """
 
@@ -14,11 +15,14 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.stores.riak.output import CommandOutput
+
 FOLDER = Path(__file__).parent / "data" / "riak"
 COMMANDS = FOLDER / "riak-3.2.1-commands.txt"
 TIMELINE = FOLDER / "riak-3.2.1-hinted-handoff-timeline.txt"
 MORE = FOLDER / "riak-3.2.1-more-states.txt"
 """Of five nodes: two of them join, one is down. In the form of `COMMANDS`."""
+FILES = (COMMANDS, TIMELINE, MORE)
 WRAPPER = FOLDER / "riak-3.2.1-packaged-wrapper.txt"
 """Of the packaged `/usr/sbin/riak`, called as root: it exits 0 for everything."""
 STATS = FOLDER / "riak-3.2.1-stats.json"
@@ -44,10 +48,10 @@ class Recording:
         state: the recorder's word for what the cluster was in, such as `dev2down`.
         node: where it was asked, such as `dev1`.
         command: as typed, with `riak` first.
-        code: the exit code, None where it was not written down.
+        exit: the exit code, None where the recorder's own limit ended it.
         seconds: how long it took, None where it was not written down.
         moment: seconds since the node was started again, on the time line only.
-        output: standard output and error as one text, with its line ends.
+        text: standard output and error, with their line ends.
     """
 
     file: str
@@ -55,10 +59,18 @@ class Recording:
     state: str
     node: str
     command: str
-    code: int | None
+    exit: int | None
     seconds: float | None
     moment: int | None
-    output: str
+    text: str
+
+    @property
+    def output(self) -> CommandOutput:
+        """As the program would get it."""
+        return CommandOutput(exit=self.exit, stdout=self.text)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} [{self.state}] {self.node} {self.command}"
 
     @property
     def name(self) -> str:
@@ -81,7 +93,7 @@ def recordings(file: Path = COMMANDS) -> list[Recording]:
         if heading is not None:
             found.append(_recording(file.name, *heading, lines))
 
-    text = file.read_text(encoding="utf-8", errors="surrogateescape")
+    text = file.read_text(encoding="utf-8", errors="replace")
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         if line.startswith("|"):
             lines.append(line[1:])
@@ -107,28 +119,33 @@ def wrapper_recordings() -> list[Recording]:
                 state=match["state"],
                 node="dev2",
                 command=match["command"],
-                code=int(match["code"]),
+                exit=int(match["code"]),
                 seconds=None,
                 moment=None,
-                output="",
+                text="",
             )
             found.append(heading)
         elif line.startswith("|"):
-            said = f"{found[-1].output}{_REMARK.sub('', line[1:])}\n"
-            found[-1] = replace(found[-1], output=said)
+            said = f"{found[-1].text}{_REMARK.sub('', line[1:])}\n"
+            found[-1] = replace(found[-1], text=said)
     return found
 
 
+def recorded() -> list[Recording]:
+    """All of them, in their order."""
+    return [*(each for file in FILES for each in recordings(file)), *wrapper_recordings()]
+
+
 def _recording(file: str, line: int, match: re.Match[str], moment: int | None, lines: list[str]) -> Recording:
-    code, seconds = match["code"], match["seconds"]
+    code, seconds = int(match["code"] or 0), match["seconds"]
     return Recording(
         file=file,
         line=line,
         state=match["state"],
         node=match["node"],
         command=match["command"],
-        code=None if code is None else int(code),
+        exit=None if code == CUT_OFF else code,
         seconds=None if seconds is None else float(seconds),
         moment=moment,
-        output="".join(f"{each}\n" for each in lines),
+        text="".join(f"{each}\n" for each in lines),
     )

@@ -17,8 +17,7 @@ from orchestrator.stores.riak import (
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.plain import plain
-from tests.fakes.riak_transcripts import Recorded, recorded
-from tests.riak_transcripts import COMMANDS, MORE, TIMELINE, WRAPPER
+from tests.riak_transcripts import COMMANDS, MORE, TIMELINE, WRAPPER, Recording, recorded
 
 _found = dialect_of("3.2.1")
 assert _found is not None
@@ -99,12 +98,12 @@ def why_not_read(command: str) -> str:
     return NOT_READ[max((start for start in NOT_READ if command.startswith(start)), key=len)]
 
 
-def value_of(record: Recorded) -> Any:
+def value_of(record: Recording) -> Any:
     parse = parser_of(record.command)
     return None if parse is None else parse(record.output)
 
 
-def meaning(record: Recorded) -> str:
+def meaning(record: Recording) -> str:
     """One line for people."""
     if parser_of(record.command) is None:
         return f"not read: {why_not_read(record.command)}"
@@ -126,7 +125,7 @@ def table() -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
 
-    def key(each: Recorded) -> tuple[str, ...]:
+    def key(each: Recording) -> tuple[str, ...]:
         ended = "cut" if each.exit is None else str(each.exit)
         return (each.file, each.state, each.node, each.command, ended, meaning(each))
 

@@ -40,7 +40,7 @@ def staged(recording: Recording) -> View:
 
 
 def _report(recording: Recording, ring: Ring, name: str) -> Report:
-    text = recording.output
+    text = recording.text
     own = ring.owned(name)
     missing = re.search(rf"'{name}' does not have (\d+) primary", text)
     waiting = re.search(rf"'{name}' waiting to handoff (\d+) partitions", text)
@@ -92,4 +92,4 @@ def _seconds(number: str, unit: str) -> float:
 
 def _numbers(recording: Recording) -> dict[str, int | float]:
     """The process's own number."""
-    return {"pid": int(recording.output)} if recording.command == "riak pid" else {}
+    return {"pid": int(recording.text)} if recording.command == "riak pid" else {}

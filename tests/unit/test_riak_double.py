@@ -58,7 +58,6 @@ from tests.fakes.riak_world import World
 from tests.riak_nodes import LAUNCHER, PYTHON, RiakCommand, RiakNode, riak_nodes, wait_until
 from tests.riak_transcripts import (
     COMMANDS,
-    CUT_OFF,
     STATS,
     TIMELINE,
     Recording,
@@ -107,7 +106,7 @@ def printed(recording: Recording) -> tuple[str, int]:
 def test_a_running_node_answers_as_recorded(subtests: pytest.Subtests) -> None:
     for recording in OF_A_RUNNING_NODE:
         with subtests.test(recording.name):
-            assert printed(recording) == (recording.output, recording.code or 0)
+            assert printed(recording) == (recording.text, recording.exit)
 
 
 def test_the_recordings_are_all_there() -> None:
@@ -124,7 +123,7 @@ class Session:
 
     def __init__(self, nodes: tuple[RiakNode, ...]) -> None:
         self.nodes = {node.name.partition("@")[0]: node for node in nodes}
-        self.said: dict[int, tuple[str, int]] = {}
+        self.said: dict[int, tuple[str, int | None]] = {}
 
     def play(self, *states: str) -> None:
         for recording in OTHERS:
@@ -134,8 +133,8 @@ class Session:
     def _play(self, recording: Recording) -> None:
         node = self.nodes[recording.node]
         words = recording.command.split()[1:]
-        if recording.code == CUT_OFF:
-            self.said[recording.line] = (node.printing(recording.output.count("\n"), *words), CUT_OFF)
+        if recording.exit is None:
+            self.said[recording.line] = (node.printing(recording.text.count("\n"), *words), None)
         else:
             done = node.riak(*words)
             assert done.stderr == ""
@@ -167,7 +166,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 def expected(recording: Recording) -> str:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    text = recording.output.replace("riak@vm", f"riak@{socket.gethostname()}")
+    text = recording.text.replace("riak@vm", f"riak@{socket.gethostname()}")
     if "ulimit" in text:
         text = text.replace("20000", str(limit)) if limit < 65536 else ""
     return text
@@ -177,7 +176,7 @@ def test_the_program_says_what_was_recorded(subtests: pytest.Subtests, session: 
     for recording in OTHERS:
         with subtests.test(recording.name):
             text, code = session.said[recording.line]
-            assert (text, code) == (expected(recording), recording.code)
+            assert (text, code) == (expected(recording), recording.exit)
 
 
 # Rings ------------------------------------------------------------------------------------------------------
@@ -224,7 +223,7 @@ def shape(text: str) -> str:
 
 
 def recorded_text(state: str, command: str) -> str:
-    return next(each.output for each in recordings() if (each.state, each.command) == (state, command))
+    return next(each.text for each in recordings() if (each.state, each.command) == (state, command))
 
 
 def settled(**faults: str) -> World:
@@ -288,13 +287,13 @@ def test_the_drain_after_a_restart_follows_the_time_line() -> None:
         quiet = max(quiet, world.now - last_active)
         world.run(0.5)
     moments = [each for each in recordings(TIMELINE) if each.command == "riak admin transfers"]
-    assert without_digits(text) == without_digits(moments[-1].output)
-    assert [shape(each.output) for each in moments[:2]] == [shapes[0], shapes[2]]
+    assert without_digits(text) == without_digits(moments[-1].text)
+    assert [shape(each.text) for each in moments[:2]] == [shapes[0], shapes[2]]
     assert first_waiting == pytest.approx(10, abs=2)
     assert active == pytest.approx(77, abs=15)  # nothing moves before, though all waits
     assert quiet >= INACTIVITY_SECONDS
     assert 120 <= world.now - began <= 240  # two to four minutes; 174 s in the recording
-    in_flight = next(each for each in moments if "transfer type" in each.output)
+    in_flight = next(each for each in moments if "transfer type" in each.text)
     assert in_flight.moment is not None
     assert in_flight.moment == pytest.approx(active, abs=15)
 
@@ -308,7 +307,7 @@ def test_after_a_restart_without_writes_fallbacks_drain() -> None:
     for _ in range(24):
         world.run(0.5)
         seen.append(world.ask(DEV1, "admin transfers"))
-    just_up = [each.output for each in recordings() if re.fullmatch(r"justup\d", each.state)]
+    just_up = [each.text for each in recordings() if re.fullmatch(r"justup\d", each.state)]
     assert [text for text in just_up if text not in seen] == []
     assert world.machines[DEV2].vnodes == set(range(16))
 
@@ -485,14 +484,14 @@ def test_the_packaged_command_exits_0_but_for_the_doubles_own(tmp_path: Path) ->
     with riak_nodes(tmp_path, 2, pace=PACE, command=RiakCommand.PACKAGED) as (node, _):
         assert node.riak("daemon").returncode == 0
         assert node.riak("stop").returncode == 0
-        up = {recording.command: recording.output for recording in wrapper_recordings()[2:3]}
-        down = {recording.command: recording.output for recording in wrapper_recordings()[:2]}
+        up = {recording.command: recording.text for recording in wrapper_recordings()[2:3]}
+        down = {recording.command: recording.text for recording in wrapper_recordings()[:2]}
         for command, text in down.items():
             said = node.riak(command.split()[1])
             assert (said.returncode, said.stdout) == (0, text.replace("dev2@127.0.0.2", node.name))
         assert node.riak("admin", "transfers").returncode == 0
         started = node.riak("start")
-        begin, end = wrapper_recordings()[3].output.strip().split(" … ")
+        begin, end = wrapper_recordings()[3].text.strip().split(" … ")
         words = [line for line in started.stdout.splitlines() if not line.startswith("!!!!")]
         assert (started.returncode, len(words)) == (0, 1)
         assert words[0].startswith(begin)

@@ -41,7 +41,7 @@ from orchestrator.model.riak import (
 from orchestrator.view.phrases import hold_sentence
 from tests.fakes.riak_meanings import value_of
 from tests.fakes.riak_rings import claimed, in_blocks, names
-from tests.fakes.riak_transcripts import recorded
+from tests.riak_transcripts import recorded
 from tests.simulation.gated import QUEUE
 from tests.simulation.ringed import FIVE, FOUR, ONE, THREE, TWO, riak_policy, ringed
 from tests.unit.engine.asking import (

@@ -41,7 +41,7 @@ from orchestrator.stores.riak.parse_ring import parse_ring_status, parse_ringrea
 from orchestrator.stores.riak.parse_stats import parse_stats
 from orchestrator.stores.riak.parse_transfers import parse_transfers
 from tests.fakes.riak_meanings import DIALECT, parser_of
-from tests.fakes.riak_transcripts import Recorded, recorded
+from tests.riak_transcripts import Recording, recorded
 from tests.unit.stores.cases import ABSENT, all_cases, damaged, why
 from tests.unit.stores.recordings import NEW, READ, Moment, body
 
@@ -155,19 +155,19 @@ JUDGED = (
 
 
 @cache
-def judged() -> tuple[Recorded, ...]:
+def judged() -> tuple[Recording, ...]:
     """Each different text once."""
     found = (each for each in recorded() if each.command.startswith(JUDGED))
     return tuple({(each.command, each.exit, each.text): each for each in found}.values())
 
 
-def read(record: Recorded, text: str) -> Any:
+def read(record: Recording, text: str) -> Any:
     parse = parser_of(record.command)
     assert parse is not None
     return parse(replace(record, text=text).output)
 
 
-def is_good(record: Recorded, text: str) -> bool:
+def is_good(record: Recording, text: str) -> bool:
     return good(record.command, read(record, text))
 
 

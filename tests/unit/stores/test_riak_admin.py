@@ -21,7 +21,7 @@ from orchestrator.stores.riak.admin import (
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.riak_meanings import DIALECT
-from tests.fakes.riak_transcripts import recorded
+from tests.riak_transcripts import recorded
 from tests.unit.stores.cases import all_cases
 
 V20, V29, V30 = (dialect_of(version) or DIALECT for version in ("2.0.0", "2.9.10", "3.0.16"))

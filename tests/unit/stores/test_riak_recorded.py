@@ -24,8 +24,7 @@ from orchestrator.stores.riak.parse_stats import parse_stats
 from orchestrator.stores.riak.tables import NARROW, take_table
 from tests.fakes.riak_meanings import DIALECT, meaning, parser_of, table, value_of
 from tests.fakes.riak_rings import claimed, names
-from tests.fakes.riak_transcripts import FILES, recorded
-from tests.riak_transcripts import STATS, wrapper_recordings
+from tests.riak_transcripts import FILES, STATS, recorded, wrapper_recordings
 from tests.unit.stores.cases import known, why
 from tests.unit.stores.riak_cluster import BOOT, stat_line
 
