@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC
@@ -145,6 +146,71 @@ def test_the_name_of_a_node_is_where_there_is_room() -> None:
         for one in timeline(facts, Axis(facts["attempts"], UTC))["names"]
     }
     assert names == {"es1": ("start", 6), "es2": ("end", 48), "es3": ("end", 97)}
+
+
+MANY: Final = 41
+"""More than have a line each in the charts."""
+
+
+class Shown(HTMLParser):
+    """What is on a page, line by line: texts, rows of tables, and what the charts have where.
+
+    Attributes:
+        lines: each block of text; each mark of a chart with its class and its place.
+    """
+
+    blocks = frozenset(
+        {"h1", "h2", "h3", "p", "summary", "li", "tr", "dt", "dd", "text", "title", "figcaption"}
+    )
+    marks = ("x", "y", "width", "height", "x1", "y1", "x2", "y2", "points", "d")
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.lines, self._said = list[str](), ""
+        self.feed(page.partition("</style>")[2])
+        self._end()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in self.blocks:
+            self._end()
+        if tag in {"td", "th"}:
+            self._said += " | "
+        places = [f"{name}={given[name]}" for name in self.marks if name in given]
+        if tag != "svg" and places:
+            self._end()
+            self.lines.append(" ".join([f"<{tag} {given.get('class', '')}>", *places]))
+        if "aria-label" in given:
+            self.lines.append(f"[{given['aria-label']}]")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.blocks:
+            self._end()
+
+    def handle_data(self, data: str) -> None:
+        self._said += data
+
+    def _end(self) -> None:
+        if said := " ".join(self._said.split()):
+            self.lines.append(said)
+        self._said = ""
+
+
+def test_the_figures_of_the_json_are_on_the_page(golden: Callable[[str, str], None]) -> None:
+    """Of a run, of one of many nodes (each kind of line once, without its numbers), and of past runs."""
+    many = [begun(*(f"es{number:02}" for number in range(1, MANY + 1)))]
+    for number in range(1, MANY + 1):
+        many += turn(50.0 * number, f"es{number:02}", number, seconds=20.0 + number % 7)
+    facts = facts_of(story())
+    told = as_json(facts)
+    lines = ["== JSON", *(f"{name}: {json.dumps(told[name])}" for name in sorted(told))]
+    lines += ["== its page", *Shown(run_page(facts, UTC)).lines]
+    lines += ["== many nodes"]
+    lines += dict.fromkeys(
+        re.sub(r"\d[\d.]*", "#", line) for line in Shown(run_page(facts_of(many), UTC)).lines
+    )
+    lines += ["== past runs", *Shown(history_page([PAST, {**PAST, "run": "run-2"}], {}, UTC)).lines]
+    golden("report.txt", "".join(f"{line}\n" for line in lines))
 
 
 class Tags(HTMLParser):
