@@ -200,9 +200,7 @@ def test_one_command_for_two_nodes_names_the_key_that_helps(
     )
     contacts = Contacts(reach)
     admin = _told(contacts).admin
-    rule = f"+{'-' * 16}+{'-' * 14}+\n"
-    table = f"{rule}|      node      |transfer_limit|\n{rule}| dev1@127.0.0.1 |      2       |\n{rule}\nok\n"
-    stage.runner.instead[DEV2, "admin show transfer_limit"] = CommandOutput(exit=0, stdout=table)
+    stage.runner.instead[DEV2, "admin show transfer_limit"] = _shown(DEV1)
     assert contacts.stranger(admin, DEV2) == Unknown(
         reason=f"on the machine of {DEV2} (127.0.0.1) {DEV1} answers to `{line}`, and both nodes are there:"
         f" give each its own command. Put {{node}}, {{name}} or {{host}} into `riak.{key}` of the cluster"
@@ -217,15 +215,9 @@ OTHERS = tuple(NodeName(f"test{number}@127.0.0.1") for number in (1, 2, 3))
 
 
 def _shown(name: str) -> CommandOutput:
-    border = f"+{'-' * (len(name) + 2)}+--------------+"
-    rows = (
-        border,
-        f"| {'node'.center(len(name))} |transfer_limit|",
-        border,
-        f"| {name} |      2       |",
-        border,
-    )
-    return CommandOutput(exit=0, stdout="\n".join((*rows, "", "ok", "")))
+    rule = f"+{'-' * (len(name) + 2)}+--------------+"
+    rows = (f"| {'node'.center(len(name))} |transfer_limit|", rule, f"| {name} |      2       |")
+    return CommandOutput(exit=0, stdout="\n".join((rule, *rows, rule, "", "ok", "")))
 
 
 def _lives(stage: Staged) -> tuple[dict[NodeName, str | None], dict[NodeName, str]]:
@@ -234,30 +226,29 @@ def _lives(stage: Staged) -> tuple[dict[NodeName, str | None], dict[NodeName, st
     return {node.name: node.incarnation.ephemeral_id for node in view.nodes}, dict(view.riak.unidentified)
 
 
-def test_endpoints_of_two_clusters_are_no_cluster(stage: Staged) -> None:
+def test_pages_that_are_not_of_one_cluster_are_no_cluster(stage: Staged, subtests: pytest.Subtests) -> None:
+    """A node that has left has a ring of its own, and the others have one without it."""
     other = World(names=OTHERS)
     other.run(60)
-    _answers(stage, DEV2, stats(other.view(OTHERS[0])))
-    readings = stage.cluster.observe(EVERYTHING)
-    for reading in (readings.cluster, readings.settings, readings.health, readings.activity):
-        assert DEV1 in why(reading)
-        assert OTHERS[0] in why(reading)
-    assert stage.runner.asked == []
-    assert isinstance(stage.cluster.perform(ProbeSettings()), Refused)
-
-
-def test_a_node_that_has_left_is_no_endpoint_of_its_cluster(stage: Staged) -> None:
-    """It has a ring of its own, and the others have one without it."""
-    page = stats(stage.world.view(DEV3))
     alone = {"ring_members": [DEV3], "ring_ownership": f"[{{'{DEV3}',16}}]"}
-    _answers(stage, DEV3, {**page, **alone})
-    assert isinstance(stage.cluster.observe({Look.CLUSTER}).cluster, Unknown)
-
-
-def test_a_page_of_a_node_that_is_no_member_is_none(stage: Staged) -> None:
-    for port in NAMES:
-        _answers(stage, port, {**stats(stage.world.view(DEV1)), "nodename": OTHERS[0]})
-    assert isinstance(stage.cluster.observe({Look.CLUSTER}).cluster, Unknown)
+    of_none = {**stats(stage.world.view(DEV1)), "nodename": OTHERS[0]}
+    for what, pages, named in [
+        ("of two clusters", {DEV2: stats(other.view(OTHERS[0]))}, {DEV1, OTHERS[0]}),
+        ("of a node that has left", {DEV3: {**stats(stage.world.view(DEV3)), **alone}}, {DEV3}),
+        ("of a node that is no member", dict.fromkeys(NAMES, of_none), {OTHERS[0]}),
+    ]:
+        with subtests.test(what):
+            before = {port: stage.ports[port].answers["/stats"] for port in NAMES}
+            for port, page in pages.items():
+                _answers(stage, port, page)
+            stage.runner.asked.clear()
+            readings = stage.cluster.observe(EVERYTHING)
+            for reading in (readings.cluster, readings.settings, readings.health, readings.activity):
+                assert all(name in why(reading) for name in named)
+            assert stage.runner.asked == []
+            assert isinstance(stage.cluster.perform(ProbeSettings()), Refused)
+            for port, answers in before.items():
+                stage.ports[port].answers["/stats"] = answers
 
 
 def test_nothing_is_read_or_set_where_no_endpoint_answers(stage: Staged) -> None:
