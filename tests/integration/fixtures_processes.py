@@ -9,6 +9,7 @@ of its new version from then on.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from tests.lab.security import Security
 from tests.tools import lacking
 
 ProcessCluster = Callable[..., LabCluster]
+Show = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,3 +112,14 @@ def process_cluster(_process_clusters: Keeper) -> ProcessCluster:
             lacking(str(error))
 
     return get
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
+    """Shows figures and stories although output is captured: they are part of what a test shows."""
+
+    def shown(text: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{text}\n")
+
+    return shown

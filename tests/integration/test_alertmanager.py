@@ -1,25 +1,20 @@
-"""Silences in a real Alertmanager: of simulated runs that are killed at each request, and of real nodes."""
+"""Silences in a real Alertmanager, of simulated runs that are killed at each request."""
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
 from orchestrator.around import beside, silence
 from orchestrator.around.beside import Beside
 from orchestrator.around.outbox import Outbox, Send
-from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
+from orchestrator.around.silence import LEASE_SECONDS, Silences
 from orchestrator.around.story import Message, Seen
 from orchestrator.around.ways import RunContext, sends
 from orchestrator.config.around import Alertmanager, Around, On, Target
@@ -27,19 +22,12 @@ from orchestrator.model.around_event import Notified, SilenceCreated, SilenceEnd
 from orchestrator.simulation.mishaps import Crash, StartsFail
 from orchestrator.simulation.world import World
 from tests.fakes.around import run_context, surround
-from tests.fakes.grafana import FakeGrafana
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.fakes.smtp import MailServer
-from tests.integration.alerting import WAIT_SECONDS, assert_none_is_there_twice, begins, ends, values_of
+from tests.integration.alerting import WAIT_SECONDS, assert_none_is_there_twice, begins, ends
 from tests.integration.alerting import Alertmanager as Server
-from tests.integration.killing import QUICKEST, assert_restarted_once, prepare
-from tests.integration.restarting import Begun, Extended, events, orchestrate, restart
 from tests.simulation.play import cluster
 from tests.simulation.scene import ES3, Played, Scene, first, resume
-from tests.tools import needs
-
-if TYPE_CHECKING:
-    from tests.integration.fixtures_processes import ProcessCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="around")]
 
@@ -313,104 +301,3 @@ def test_a_kill_at_any_call_doubles_nothing(
         with subtests.test(nth=nth, kind=killing.calls[nth - 1]), monkeypatch.context() as patched:
             played, _, _ = surroundings.story(patched, nth, when, early)
             surroundings.assert_told(played, 1, *TOLD)
-
-
-# Real nodes -----------------------------------------------------------------------------------------
-
-
-def test_real_nodes_are_silenced_and_people_are_told(
-    process_cluster: ProcessCluster, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _end_all(server)
-    lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    grafana, unit = FakeGrafana(token=SECRET), tmp_path / "notify"
-    monkeypatch.setenv("NOTIFY_SOCKET", str(unit))
-    monkeypatch.setenv("GRAFANA_TOKEN", SECRET)
-    with (
-        ScriptedServer() as chat,
-        MailServer() as mail,
-        closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as systemd,
-    ):
-        systemd.bind(str(unit))
-        systemd.setblocking(False)
-        grafana.at(chat)
-        chat.on("/hook", reply({}))
-        monkeypatch.setenv("CHAT_URL", f"{chat.url}/hook?token={SECRET}")
-        more = {
-            "annotations": {"grafana": {"url": chat.url, "token": "env:GRAFANA_TOKEN"}},
-            "metrics": {"textfile": str(tmp_path / "orchestrate.prom")},
-            "silence": {"alertmanager": {"url": server.url, "matchers": [BY_NODE, OF_CLUSTER]}},
-            "notify": [
-                {"url": "env:CHAT_URL"},
-                {"url": f"smtp://127.0.0.1:{mail.port}/?from=orch@localhost&to=ops@localhost"},
-                {"url": "http://127.0.0.1:1/", "on": ["started"], "name": "nowhere"},
-            ],
-        }
-        hooks = {"run_ended": [{"run": "cat > ended.json"}]}
-        code, lines = restart(
-            Extended(lab, more), tmp_path, "--only", "es1", "--only", "es2", playbook={"hooks": hooks}
-        )
-        first = systemd.recv(4096).decode()
-    assert code == 0, lines[-1]
-    assert_restarted_once(lab, before, nodes=("es1", "es2"))
-    told = [asked.json for asked in chat.asked if asked.path == "/hook"]
-    assert [one["on"] for one in told] == ["started", "done"]
-    assert "2 of" in told[-1]["text"] or "restarted" in told[-1]["text"]
-    assert first.startswith("STATUS=waiting (")
-    assert [[tag for tag in tags if "wave" in tag] for tags, _, _ in grafana.regions] == [
-        *([], ["wave:1"], ["wave:2"])
-    ]
-    assert all(begin < end for _, begin, end in grafana.regions)
-    assert len(mail.mails) == 2
-    assert mail.mails[0]["References"] == mail.mails[1]["References"]
-    assert json.loads((tmp_path / "ended.json").read_text())["outcome"] == "done"
-    (lost,) = events(lines, "not_notified")
-    assert (lost["target"], lost["why"]) == ("nowhere", "connection refused")
-    run = lines[0]["run"]
-    created = events(lines, "silence_created")
-    assert [one["wave"] for one in created] == [1, 1, 2, 2]
-    comments = sorted(one["comment"] for one in server.silences() if run in one["comment"])
-    assert comments == [f"orchestrate {run} wave {number}" for number in (1, 1, 2, 2)]
-    stops = [line["sequence"] for line in lines if line.get("action", {}).get("verb") == "stop"]
-    assert created[0]["sequence"] < stops[-1]
-    assert SECRET not in json.dumps(lines)
-    text = (tmp_path / "orchestrate.prom").read_text()
-    _told_apart(text, lines)
-    checked = subprocess.run(  # noqa: S603  (of Debian's package)
-        [needs("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False
-    )
-    assert (checked.returncode, checked.stderr) == (0, "")
-
-
-def test_a_killed_run_pages_within_its_lease_and_resume_takes_it(
-    process_cluster: ProcessCluster, server: Server, tmp_path: Path
-) -> None:
-    _end_all(server)
-    lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    matchers = [BY_NODE, OF_CLUSTER]
-    described = Extended(lab, {"silence": {"alertmanager": {"url": server.url, "matchers": matchers}}})
-    with Begun(described, tmp_path, "restart", "--only", "es1") as run:
-        run.wait_for(lambda line: line.get("node") == "es1" and line.get("to") == "stopped")
-    left, at = {one["id"]: one for one in server.live()}, time.time()
-    assert len(left) == 2
-    assert all(ends(one) <= at + LEASE_SECONDS for one in left.values())
-    code, lines = orchestrate(described, tmp_path, "resume")
-    assert code == 0, lines[-1]
-    assert_restarted_once(lab, before, nodes=("es1",))
-    mine = [one for one in server.silences() if lines[0]["run"] in one["comment"]]
-    assert {one["id"] for one in mine} == left.keys(), "none was made twice"
-    assert sorted(one["silence"] for one in events(lines, "silence_ended")) == sorted(left)
-    assert all(one["until"] <= time.time() + AFTER_RECOVERY for one in events(lines, "silence_ended"))
-
-
-def _told_apart(text: str, lines: list[dict[str, Any]]) -> None:
-    """The metrics are those of the run's events."""
-    values = values_of(text)
-    recovered, (end,) = events(lines, "node_recovered"), events(lines, "run_finished")
-    assert values["run_outcome{done}"] == 1
-    assert values["run_nodes{recovered}"] == len(recovered) == 2
-    assert values["run_seconds"] == pytest.approx(end["seconds"])
-    for how in ("reused", "copied"):
-        assert values[f"run_bytes{{{how}}}"] == sum(one[f"bytes_{how}"] or 0 for one in recovered)

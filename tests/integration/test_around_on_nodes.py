@@ -6,17 +6,13 @@ A lease lasts seconds here instead of 15 minutes. Figures are printed as each te
 from __future__ import annotations
 
 import json
-import os
-import random
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -24,13 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
-from orchestrator.model.around_event import Notified
-from orchestrator.model.event import Event
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
 from tests.cli.serving import serving
-from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, hang, reply
+from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.fakes.smtp import MailServer
 from tests.integration.alerting import (
     Alertmanager,
@@ -42,12 +34,12 @@ from tests.integration.alerting import (
     moment,
     values_of,
 )
-from tests.integration.killing import QUICKEST, Truth, assert_restarted_once, prepare, truth
+from tests.integration.killing import QUICKEST, Truth, assert_restarted_once, prepare
 from tests.integration.restarting import Begun, Extended, events, orchestrate
 from tests.integration.zoning import SIX_IN_THREE
 
 if TYPE_CHECKING:
-    from tests.integration.fixtures_processes import ProcessCluster
+    from tests.integration.fixtures_processes import ProcessCluster, Show
     from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="around"), pytest.mark.timeout(3600)]
@@ -66,19 +58,7 @@ STORED: Final = ("run_seconds", "run_held_seconds", "run_waves_planned")
 DONE: Final = 'orchestrate_run_outcome{outcome="done"} == 1'
 FIRED: Final = 'count_over_time(ALERTS{alertname="NodeDown",alertstate="firing"}[10m])'
 BOOK: Final[Mapping[str, Any]] = {"strategy": "zone", "deadlines": {"hold": "1m", "gate": "5m"}}
-Sent = tuple[str, str, str]
-"""Run, sequence of the event and subject of a message."""
-
-
-@pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Shows figures although output is captured."""
-
-    def shown(text: str) -> None:
-        with capsys.disabled():
-            sys.stdout.write(f"\n{text}\n")
-
-    return shown
+SECRET: Final = "hunter2-hunter2"  # noqa: S105  (a test's own)
 
 
 @dataclass
@@ -148,16 +128,6 @@ def surroundings(hook: str, mail_port: int, alertmanager: str) -> dict[str, Any]
     }
 
 
-def received(chat: ScriptedServer, mail: MailServer) -> dict[str, list[Sent]]:
-    """What has arrived, by target."""
-    ids = [str(one["Message-ID"]).strip("<>").partition("@")[0].split(".") for one in [*mail.mails]]
-    bodies = [one.json for one in [*chat.asked]]
-    return {
-        "chat": [(one["run"], str(one["event"]["sequence"]), one["on"]) for one in bodies],
-        "mail": [(run, of, on) for run, of, on in ids],
-    }
-
-
 def six(process_cluster: ProcessCluster) -> tuple[LabCluster, Truth]:
     """Six nodes in three zones, with data and settings of an operator."""
     lab = process_cluster(QUICKEST, nodes=SIX_IN_THREE)
@@ -193,8 +163,22 @@ def prometheus_of(folder: Path, exporter: Exporter, alerts: Alertmanager, **more
     return Prometheus(folder=folder / "prometheus", scraped=scraped, rules=rules, alerts=alerts)
 
 
+@contextmanager
+def as_a_service(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In the block systemd has started the program, which tells it what it waits for."""
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as systemd:
+        systemd.bind(str(folder / "notify"))
+        systemd.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(folder / "notify"))
+        yield
+        assert systemd.recv(4096).startswith(b"STATUS=waiting (")
+
+
 def test_a_night_with_a_hold(
-    process_cluster: ProcessCluster, tmp_path: Path, show: Callable[[str], None]
+    process_cluster: ProcessCluster,
+    tmp_path: Path,
+    show: Show,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While zones are down, alerts of their nodes fire in Prometheus. Only the other alert pages."""
     lab, before = six(process_cluster)
@@ -203,18 +187,20 @@ def test_a_night_with_a_hold(
         ScriptedServer() as pager,
         ScriptedServer() as chat,
         MailServer() as mail,
+        as_a_service(tmp_path, monkeypatch),
         closing(exporter_of(lab)) as exporter,
         Alertmanager(folder=tmp_path / "alertmanager", pages=f"{pager.url}/page") as alerts,
         Watch(alerts) as watch,
     ):
         pager.on("/page", reply({}))
         chat.on("/hook", reply({}))
+        monkeypatch.setenv("CHAT_URL", f"{chat.url}/hook?token={SECRET}")
         textfile = tmp_path / "orchestrate.prom"
-        keys = surroundings(f"{chat.url}/hook", mail.port, alerts.url)
+        keys = surroundings("env:CHAT_URL", mail.port, alerts.url)
         described = Extended(lab, {**keys, "metrics": {"textfile": str(textfile)}})
         gate = {"alertmanager": {"url": alerts.url, "matchers": ["alertname=Low"], "timeout": "3s"}}
-        begun = Begun(described, tmp_path, "restart", playbook={**BOOK, "gates": [gate]}, silences=SILENCES)
-        with begun as run:
+        book = {**BOOK, "gates": [gate], "hooks": {"run_ended": [{"run": "cat > ended.json"}]}}
+        with Begun(described, tmp_path, "restart", playbook=book, silences=SILENCES) as run:
             start = time.time()
             run.wait_for(lambda line: line.get("to") == "stopped")
             with (
@@ -240,6 +226,7 @@ def test_a_night_with_a_hold(
     assert code == 0, lines[-1]
     assert_restarted_once(lab, before)
     assert_messages_in_order(lines, chat, mail)
+    assert json.loads((tmp_path / "ended.json").read_text())["outcome"] == "done"
     rung = {alert["labels"]["alertname"] for asked in pager.asked for alert in asked.json["alerts"]}
     assert rung == {"Low"}, "those of the nodes were silenced"
     assert_none_is_there_twice(made)
@@ -266,10 +253,11 @@ def test_a_night_with_a_hold(
 def assert_messages_in_order(lines: list[dict[str, Any]], chat: ScriptedServer, mail: MailServer) -> None:
     """All of them, at both receivers; the mails are one thread."""
     assert [asked.json["on"] for asked in chat.asked] == ["started", "gate_closed", "cleared", "done"]
-    assert [on for _, _, on in received(chat, mail)["mail"]] == [*STORY]
+    assert [str(one["Message-ID"]).partition("@")[0].split(".")[2] for one in mail.mails] == [*STORY]
     assert len({(one["Subject"], one["References"], one["In-Reply-To"]) for one in mail.mails}) == 1
     assert len(events(lines, "notified")) == 8
     assert events(lines, "not_notified") == []
+    assert SECRET not in json.dumps(lines)
 
 
 def assert_metrics_are_those_of_history(
@@ -286,170 +274,6 @@ def assert_metrics_are_those_of_history(
     for how in ("reused", "copied"):
         recovered = events(lines, "node_recovered")
         assert found[f"run_bytes{{{how}}}"] == sum(one[f"bytes_{how}"] or 0 for one in recovered)
-
-
-# Killed at random -----------------------------------------------------------------------------------
-
-KILLS: Final = 10
-SEED: Final = os.environ.get("ORCHESTRATE_SEED", "around")
-SLOW_SECONDS: Final = 3.0
-"""A webhook answers so late, so that some deaths fall between a message and its record."""
-
-
-def late(asked: Asked, wire: Wire) -> None:
-    """A good answer that takes its time."""
-    time.sleep(SLOW_SECONDS)
-    reply({})(asked, wire)
-
-
-def newest(folder: Path) -> tuple[str, bool, list[Event]]:
-    """The newest run, whether it has ended, and its journal."""
-    if (folder / "state.db").exists():
-        with closing(open_store(f"sqlite:///{folder}/state.db", {}, access=Access.READ)) as store:
-            for one in store.runs(limit=1):
-                events = [record.event for record in store.replay(one.run)]
-                return one.run, one.outcome is not None, events
-    return "", True, []
-
-
-def test_killed_at_random_a_run_is_resumed_ten_times(
-    process_cluster: ProcessCluster, tmp_path: Path, show: Callable[[str], None]
-) -> None:
-    """It is resumed at once, or when its last lease is over."""
-    chance, kills, rows = random.Random(SEED), 0, list[str]()  # noqa: S311  (no secret)
-    lab, before = six(process_cluster)
-    with (
-        ScriptedServer() as chat,
-        MailServer() as mail,
-        Alertmanager(folder=tmp_path / "alertmanager") as alerts,
-        Watch(alerts) as watch,
-    ):
-        start = time.time()
-        chat.on("/hook", late)
-        described = Extended(lab, surroundings(f"{chat.url}/hook", mail.port, alerts.url))
-        name, over, past = newest(tmp_path)
-        while kills < KILLS or not over:
-            known, left = received(chat, mail), {one["id"]: one for one in alerts.live()}
-            delay = chance.uniform(2.0, 45.0) if kills < KILLS else 900.0
-            command, killed = "restart" if over else "resume", True
-            begun = Begun(described, tmp_path, command, playbook=BOOK, silences=SILENCES)
-            with begun as run, suppress(subprocess.TimeoutExpired):
-                code, lines = run.end(delay)
-                assert code == 0, lines[-1]
-                killed = False
-            died, live = time.time(), alerts.live()
-            assert all(ends(one) <= died + LEASE + 1 for one in live)
-            found = [one for one in live if one["id"] in left and ends(one) > ends(left[one["id"]])]
-            sure = {(one.target, name, str(one.of), one.on) for one in past if isinstance(one, Notified)}
-            twice = {}
-            for target, messages in received(chat, mail).items():
-                new = messages[len(known[target]) :]
-                twice[target] = len(new) - len({*new} - {*known[target]})
-                assert twice[target] <= 1, (target, new, known)
-                assert not sure & {(target, *one) for one in new}, (target, new, sure)
-            was, (name, over, past) = (name, over), newest(tmp_path)
-            said = f"{len(found)} of {len(left)} silences found again, sent twice: {twice}"
-            if over and was != (name, over):
-                assert_restarted_once(lab, before, released=not killed)
-                before = truth(lab)
-            if not killed:
-                rows.append(f"{command} ended; {said}")
-                continue
-            kills, pause = kills + 1, chance.choice((0.0, LEASE + 1.0))
-            at = f"after {delay:.1f} s, at {past[-1].event if past else 'nothing'}"
-            rows.append(f"{command} killed {at}; {said}; {len(live)} left, pause {pause:.0f} s")
-            if pause:
-                time.sleep(pause)
-                assert alerts.live() == [], "none lives longer than its lease"
-        made = alerts.silences()
-    show("\n".join((f"seed {SEED}", *rows, watch.table(start))))
-    assert_none_is_there_twice(made)  # how many were found again is printed: chance may leave none to find
-
-
-# Bad receivers --------------------------------------------------------------------------------------
-
-MEGABYTES: Final = 10_000_000
-WRONG: Final[Mapping[str, tuple[Answerer, Mapping[str, bytes]]]] = {
-    "hangs": (hang, {"EHLO": b""}),
-    "answers 500": (reply({}, status=500), {"MAIL": b"451 not now\r\n"}),
-    "redirects": (
-        reply({}, status=302, headers={"Location": "/elsewhere"}),
-        {"RCPT": b"551 not here, try <ops@elsewhere>\r\n"},
-    ),
-    "answers 10 MB": (reply(b"x" * MEGABYTES), {"EHLO": b"250-x\r\n" * (MEGABYTES // 7) + b"250 x\r\n"}),
-    "refuses 10 MB": (
-        reply(b"x" * MEGABYTES, status=400),
-        {"MAIL": b"550-no\r\n" * (MEGABYTES // 8) + b"550 no\r\n"},
-    ),
-}
-"""What a webhook and Alertmanager answer, and a mail server to a command."""
-
-
-def until_the_stops(lines: list[dict[str, Any]]) -> list[float]:
-    """Seconds from the start of each wave until a node is stopped: there a run waits for silences."""
-    found, begun = [], None
-    for line in lines:
-        if line["event"] == "wave_started":
-            begun = moment(line["ts"])
-        elif begun is not None and line["event"] == "action_confirmed" and line["action"]["verb"] == "stop":
-            found.append(moment(line["ts"]) - begun)
-            begun = None
-    return found
-
-
-def test_receivers_that_are_bad_change_no_times(
-    process_cluster: ProcessCluster,
-    tmp_path: Path,
-    show: Callable[[str], None],
-    subtests: pytest.Subtests,
-) -> None:
-    """The figures are for a reader: a machine that others use has no exact times."""
-    lab, _ = six(process_cluster)
-    rows = [f"{'receivers':16} the run  a node      until a node is stopped  the process"]
-
-    def run(what: str, keys: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-        before, begun = truth(lab), time.monotonic()
-        with Begun(Extended(lab, keys), tmp_path, "restart", playbook=BOOK) as run:
-            code, lines = run.end()
-            took, said = time.monotonic() - begun, run.said
-        assert code == 0, lines[-1]
-        assert_restarted_once(lab, before)
-        (end,) = events(lines, "run_finished")
-        assert end["outcome"] == "done"
-        (past,) = events(orchestrate(lab, tmp_path, "history")[1], "past_run")[-1:]
-        stop = ", ".join(f"{seconds:.1f}" for seconds in until_the_stops(lines))
-        times = f"{end['seconds']:5.1f} s {past['seconds_a_node']:5.1f} s  {stop:>25} s {took:10.1f} s"
-        rows.append(f"{what:16} {times}")
-        return said, lines
-
-    def spoilt(what: str, hook: str, mail_port: int, alertmanager: str) -> None:
-        with subtests.test(what=what):
-            said, lines = run(what, surroundings(hook, mail_port, alertmanager))
-            (warning,) = [line for line in said.splitlines() if "not delivered to" in line]
-            assert events(lines, "notified") == events(lines, "silence_created") == []
-            assert {one["target"] for one in events(lines, "not_notified")} == {"chat", "mail", alertmanager}
-            assert all(name in warning for name in ("chat", "mail", alertmanager)), warning
-            assert all(len(one["why"]) <= 300 for one in events(lines, "not_notified"))
-            rows[-1] += f"  {warning.partition('not delivered to ')[2]}"
-
-    run("none", {})
-    with (
-        ScriptedServer() as chat,
-        MailServer() as mail,
-        Alertmanager(folder=tmp_path / "alertmanager") as good,
-    ):
-        chat.on("/hook", reply({}))
-        said, _ = run("good", surroundings(f"{chat.url}/hook", mail.port, good.url))
-        assert "not delivered" not in said
-    spoilt("refuse", "http://127.0.0.1:1/hook", 1, "http://127.0.0.1:1")
-    for what, (answer, says) in WRONG.items():
-        with ScriptedServer() as web, MailServer(says=dict(says)) as mail:
-            web.on("/hook", answer)
-            web.on("/api/v2/silences", answer)
-            spoilt(what, f"{web.url}/hook", mail.port, web.url)
-            assert "/elsewhere" not in web.paths()
-    run("none", {})
-    show("\n".join(rows))
 
 
 # Ordinary mishaps -----------------------------------------------------------------------------------
@@ -499,19 +323,22 @@ class Night:
 
 
 def test_a_night_with_mishaps_of_silences(
-    process_cluster: ProcessCluster, tmp_path: Path, show: Callable[[str], None]
+    process_cluster: ProcessCluster, tmp_path: Path, show: Show
 ) -> None:
     """Alertmanager is restarted; the program is suspended; a person ends a silence; it is killed."""
     lab, before = six(process_cluster)
     with (
         ScriptedServer() as pager,
+        ScriptedServer() as chat,
+        MailServer() as mail,
         closing(exporter_of(lab)) as exporter,
         Alertmanager(folder=tmp_path / "alertmanager", pages=f"{pager.url}/page") as alerts,
         prometheus_of(tmp_path, exporter, alerts),
         Watch(alerts) as watch,
     ):
         pager.on("/page", reply({}))
-        described = Extended(lab, {"silence": {"alertmanager": {"url": alerts.url, "matchers": SETS}}})
+        chat.on("/hook", reply({}))
+        described = Extended(lab, surroundings(f"{chat.url}/hook", mail.port, alerts.url))
         night, start = Night(folder=tmp_path, alerts=alerts, pager=pager), time.time()
         with Begun(described, tmp_path, "restart", playbook=night.book, silences=SILENCES) as run:
             first = night.down(run, 1)
@@ -546,3 +373,6 @@ def test_a_night_with_mishaps_of_silences(
     assert_none_is_there_twice(made)
     waves = Counter(int(one["comment"].rpartition(" ")[2]) for one in made)
     assert waves == {1: 2, 2: 4, 3: 2}, "others after the suspension, and none for that which a person ended"
+    told = [(one.json["event"]["sequence"], one.json["on"]) for one in chat.asked]
+    assert {on for _, on in told} >= {"started", "done"}
+    assert len(told) - len({*told}) <= 1, "a death may fall between a message and its record"

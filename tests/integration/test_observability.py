@@ -32,11 +32,20 @@ UNIT_TESTS: Final = Path(__file__).parents[1] / "data/observability/rules.yml"
 DAYS: Final = 86400.0
 
 
+def _promtool(*words: str, given: str = "") -> tuple[int, str, str]:
+    argv = [needs("promtool"), *words]
+    said = subprocess.run(argv, input=given, capture_output=True, text=True, check=False)  # noqa: S603  (Debian's)
+    return said.returncode, said.stdout, said.stderr
+
+
 @pytest.mark.parametrize("words", [("check", "rules", FOLDER / "alerts.yml"), ("test", "rules", UNIT_TESTS)])
 def test_promtool_accepts_the_rules(words: tuple[str, str, Path]) -> None:
-    argv = [needs("promtool"), *map(str, words)]
-    said = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603  (of Debian's package)
-    assert (said.returncode, "SUCCESS" in said.stdout) == (0, True), said.stdout + said.stderr
+    code, out, err = _promtool(*map(str, words))
+    assert (code, "SUCCESS" in out) == (0, True), out + err
+
+
+def test_promtool_accepts_the_metrics_of_a_run(tmp_path: Path) -> None:
+    assert _promtool("check", "metrics", given=_textfile(tmp_path)) == (0, "", "")
 
 
 def _textfile(folder: Path) -> str:
