@@ -27,7 +27,7 @@ from tests.integration.killing import (
     prepare,
     truth,
 )
-from tests.integration.restarting import Begun, Extended, events, orchestrate, restart
+from tests.integration.restarting import Begun, Extended, events, orchestrate
 from tests.ports import free_port
 from tests.tools import needs
 
@@ -367,29 +367,6 @@ def test_a_queue_that_fills_holds_the_run_until_it_drains(
     assert_no_account(tmp_path)
 
 
-def test_a_full_queue_stands_the_run_down_and_resume_finishes(
-    process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
-) -> None:
-    lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    book = on_queue(rabbit, LIMIT)
-    with Begun(lab, tmp_path, "restart", *TWO, playbook=book) as run:
-        run.wait_for(a_stop)
-        rabbit.publish(QUEUE, MOST + 1)
-        code, lines = run.end()
-    assert code == 3, lines[-1]
-    end = the_end(lines)
-    assert end["outcome"] == "held"
-    assert f"rabbitmq_queue {QUEUE}" in str(end), end
-    assert "6 messages, at most 5 allowed" in str(end), end
-    assert_put_back(lab, before)
-    assert len(reborn(lab, before)) == 1
-    rabbit.drain(QUEUE)
-    code, lines = orchestrate(lab, tmp_path, "resume", playbook=book)
-    assert code == 0, lines[-1]
-    assert_restarted_once(lab, before, nodes=TWO[1::2])
-
-
 def test_a_metric_stands_a_run_down_and_the_resumed_one_waits(
     process_cluster: ProcessCluster, prometheus: Gauged, tmp_path: Path
 ) -> None:
@@ -415,25 +392,6 @@ def test_a_metric_stands_a_run_down_and_the_resumed_one_waits(
     opened = events(lines, "gate_opened")
     assert [line["evidence"] for line in opened] == [f"sum({GAUGE}) is 600, at least 500 wanted"]
     assert_restarted_once(lab, before, nodes=TWO[1::2])
-
-
-def test_a_metric_that_is_low_holds_a_run_until_it_rises(
-    process_cluster: ProcessCluster, prometheus: Gauged, tmp_path: Path
-) -> None:
-    lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    prometheus.set(20.0)
-    gate = {"prometheus": {"url": prometheus.url, "query": f"sum({GAUGE})", "min": 500, "timeout": "3s"}}
-    with Begun(lab, tmp_path, "restart", "--only", "es1", playbook=gated(gate)) as run:
-        closed = run.wait_for(is_closed)
-        assert closed["evidence"] == f"sum({GAUGE}) is 20, below 500"
-        assert_nothing_is_stopped(lab, before, 0)
-        prometheus.set(600.0)
-        code, lines = run.end()
-    assert code == 0, lines[-1]
-    opened = events(lines, "gate_opened")
-    assert [line["evidence"] for line in opened] == [f"sum({GAUGE}) is 600, at least 500 wanted"]
-    assert_restarted_once(lab, before, nodes=["es1"])
 
 
 def on_alerts(alerts: Alertmanager, limit: str = "5m") -> dict[str, Any]:
@@ -518,22 +476,3 @@ def test_an_alertmanager_that_does_not_answer_holds_the_run(
     assert code == 0, lines[-1]
     assert [line["alerts"] for line in events(lines, "alerts_at_start")] == [{}]
     assert_restarted_once(lab, before, nodes=["es1"])
-
-
-def test_a_server_that_does_not_answer_is_a_closed_gate(
-    process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
-) -> None:
-    lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    rabbit.stop()
-    code, lines = restart(lab, tmp_path, *TWO, playbook=on_queue(rabbit, LIMIT))
-    assert code == 3, lines[-1]
-    closed = events(lines, "gate_closed")
-    assert len(closed) == 1, closed
-    assert closed[0]["evidence"].startswith("cannot be read, so it counts as closed: "), closed
-    assert closed[0]["evidence"].endswith("connection refused"), closed
-    assert closed[0]["readable"] is False
-    assert the_end(lines)["outcome"] == "held"
-    after = truth(lab)
-    assert (after.starts, after.lives, after.settings) == (before.starts, before.lives, before.settings)
-    assert after.leases == ()
