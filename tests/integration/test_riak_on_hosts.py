@@ -1,4 +1,4 @@
-"""Riak on hosts over SSH, three nodes by a unit, two by `riak` alone: restarts, their traps, leases.
+"""Riak on hosts over SSH, three nodes by a unit, two by `riak` alone: restarts and their traps.
 
 The nodes are those of the double; sshd, systemd and sudo are real. One lab for the file; each test
 finds it at rest and leaves it so.
@@ -7,7 +7,6 @@ finds it at rest and leaves it so.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,22 +16,18 @@ from typing import Any
 import pytest
 
 from tests.integration.hostlab.hosts import wait_until
-from tests.integration.restarting import Begun, held_by, orchestrate
+from tests.integration.restarting import orchestrate
 from tests.integration.riak_hosts import SCHEDULERS, RiakHosts, member, riak_hosts
 from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.part(name="riak"), pytest.mark.timeout(2400)]
 
 FEWER = SCHEDULERS - SCHEDULERS // 6
-RAISED = 8
 SUDO_SECONDS = 60.0
 """The hosts' sudo ends a `riak stop` or `start` after 30 s: nobody else there can end what is root's."""
-STALL_SECONDS = 20.0
-"""More than six minutes of the recording, whose longest drain took three."""
-DONE, HELD, FAILED, LEASED = 0, 3, 4, 6
+DONE, FAILED = 0, 4
 DEADLINES = {"stop": "60s", "start": "60s", "rejoin": "60s", "recover": "5m", "hold": "60s"}
 """Those of a machine with much else to do; a test sets the one that it runs into."""
-FILES = "/var/tmp/orchestrate-lease.ring-*.json"
 Lines = list[dict[str, Any]]
 
 
@@ -88,10 +83,6 @@ class Operator:
         ended, lines = orchestrate(self, self.folder, command, *words, playbook=self.book)
         assert ended == code, json.dumps(lines[-6:], indent=1)
         return lines
-
-    def begun(self, command: str, *words: str) -> Begun:
-        """The same while the test does something."""
-        return Begun(self, self.folder, command, *words, playbook=self.book)
 
 
 def only(host: str) -> tuple[str, str]:
@@ -212,64 +203,6 @@ def test_a_command_of_riak_that_never_ends(lab: RiakHosts, tmp_path: Path, what:
         assert lab.at_rest()
 
 
-def test_a_node_down_at_the_start_holds_without_transfers(lab: RiakHosts, tmp_path: Path) -> None:
-    operator = Operator(folder=tmp_path, lab=lab, playbook={"deadlines": {"hold": "8s"}})
-    assert lab.stop("riak5") == 0
-    assert "\nNo transfers active\n" in lab.riak("riak1", "admin transfers").stdout
-    before = lab.starts()
-    lines = operator.orchestrate("restart", code=HELD)
-    assert "all_members_up" in {predicate for predicate, _ in held_by(lines)}
-    assert lab.starts() == before
-    assert lab.get("riak5", "/ping")[0] == 0
-    assert lab.start("riak5") == 0
-    assert wait_until(lab.at_rest, seconds=120), "it is not back"
-    assert set(lab.limits().values()) == {2}
-
-
-def test_a_node_that_answers_without_a_vnode_is_not_ready(lab: RiakHosts, tmp_path: Path) -> None:
-    """A hook sets that fault the first time that the node is down, and not again."""
-    mark = "/run/fault-was-set"
-    lab.exec("riak3", f"rm -f {mark}")
-    once = f"test -e {mark} || {{ touch {mark}; riak-double faults vnodes=none; }}"
-    hook = {"run": f"docker exec {lab.host('riak3').container} sh -c '{once}'", "local": True}
-    playbook = {"deadlines": {"rejoin": "10s"}, "hooks": {"while_stopped": [hook]}}
-    operator, before = Operator(folder=tmp_path, lab=lab, playbook=playbook), lab.starts()
-    lines = operator.orchestrate("restart", *only("riak3"), code=FAILED)
-    assert "of its 13 vnodes run" in told(lines) or "of its 12 vnodes run" in told(lines)
-    assert lab.get("riak3", "/ping") == (200, "OK")
-    assert set(lab.limits().values()) == {2}
-    assert lab.starts() == {**before, "riak3": before["riak3"] + 1}
-    lab.faults("riak3")
-    operator.orchestrate("resume")
-    assert set(lab.limits().values()) == {2}
-    assert lab.at_rest()
-
-
-def test_handoff_that_stalls_for_a_while_is_waited_for(lab: RiakHosts, tmp_path: Path) -> None:
-    operator = Operator(folder=tmp_path, lab=lab)
-
-    def waits() -> bool:
-        return "waiting to handoff" in lab.riak("riak1", "admin transfers").stdout
-
-    for name in lab.names:
-        lab.faults(name, writes="on", handoff="stalls")
-    before = lab.starts()
-    with operator.begun("restart", *only("riak2")) as run:
-        assert wait_until(lambda: lab.starts() != before, seconds=120), "it is not restarted"
-        assert wait_until(waits, seconds=60), "nothing waits"
-        time.sleep(STALL_SECONDS)
-        assert run.lines()[-1]["event"] != "summary", run.lines()[-1]
-        assert waits()
-        assert lab.limits()["riak1"] == RAISED
-        for name in lab.names:
-            lab.faults(name, writes="on")
-        code, lines = run.end()
-    assert code == DONE, told(lines)
-    assert lab.starts() == {**before, "riak2": before["riak2"] + 1}
-    assert set(lab.limits().values()) == {2}
-    assert lab.at_rest()
-
-
 @contextmanager
 def stop_limit(lab: RiakHosts, host: str, seconds: int) -> Iterator[None]:
     """Have systemd end a stop of the unit of a host after so many seconds, not after the lab's own limit."""
@@ -324,36 +257,3 @@ def test_a_stop_of_a_node_stopped_by_others_is_no_failure(lab: RiakHosts, tmp_pa
     operator.orchestrate("restart", *only("riak2"))
     assert lab.starts() == {**before, "riak2": before["riak2"] + 1}
     assert set(lab.limits().values()) == {2}
-
-
-def test_a_second_operator_may_restore_only_a_dead_run(lab: RiakHosts, tmp_path: Path) -> None:
-    """Each has a state file of their own: a majority of the hosts decides."""
-    for name in ("anna", "ben"):
-        (tmp_path / name).mkdir()
-    anna = Operator(folder=tmp_path / "anna", lab=lab)
-    ben = Operator(folder=tmp_path / "ben", lab=lab, user="tuner")
-    assert lab.riak("riak1", f"admin transfer-limit {member('riak1')} 3").returncode == 0
-    found, before = lab.limits(), lab.starts()
-
-    def records() -> dict[str, dict[str, Any]]:
-        """The lease's last file, by host."""
-        said = {name: lab.exec(name, f"cat {FILES} 2>/dev/null; true") for name in lab.names}
-        return {name: json.loads(text.splitlines()[-1]) for name, text in said.items() if text}
-
-    with anna.begun("restart"):
-        assert wait_until(lambda: lab.starts() != before, seconds=120), "no node is restarted"
-        lines = ben.orchestrate("restart", code=LEASED)
-        assert "another run holds the lease on ring: run " in lines[-1]["message"]
-        kept = records()
-        assert sorted(kept) == sorted(lab.names)
-        record = kept["riak5"]["record"]
-        assert record["run"] in lines[-1]["message"]
-        assert {debt["found"] for debt in record["debts"]} == {"2", "3"}
-    # It was killed with the block.
-    ben.orchestrate("restore")
-    assert wait_until(lab.at_rest, seconds=120), "a node is not back"
-    assert lab.limits() == found
-    assert all(number - before[name] <= 1 for name, number in lab.starts().items())
-    # They log in with two accounts: Anna's file cannot be removed by Ben, so the lease is marked as released.
-    assert {each["lease"] for each in records().values()} == {"released"}
-    anna.orchestrate("restart", *only("riak3"))

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
+    from tests.integration.fixtures_processes import Show
 
 pytestmark = pytest.mark.timeout(7200)
 in_riak = pytest.mark.part(name="riak")
@@ -168,24 +168,23 @@ class Site:
 @in_riak
 @pytest.mark.parametrize("five", RIAK_COMMANDS, ids=name_of, indirect=True)
 def test_killed_by_chance_a_run_ends_as_an_undisturbed_one(
-    lab: RiakProcesses, bastion_of: BastionOf, nursery: Nursery, capsys: pytest.CaptureFixture[str]
+    lab: RiakProcesses, bastion_of: BastionOf, nursery: Nursery, show: Show
 ) -> None:
     bastion = bastion_of(lab, playbook=PLAYBOOK, nursery=nursery)
     site, ways = Site(lab=lab, bastion=bastion), {"resume": None, "restore": lambda: bastion}
     befell = kill_by_chance(site, bastion, range(8, 30), kills=8, rescuers=ways)
-    with capsys.disabled():
-        sys.stdout.write(f"\n{befell} ")
+    show(befell)
 
 
 @in_riak
 @pytest.mark.proves("riak-killed")
 def test_a_run_may_be_killed_anywhere(
-    lab: RiakProcesses, bastion_of: BastionOf, nursery: Nursery, capsys: pytest.CaptureFixture[str]
+    lab: RiakProcesses, bastion_of: BastionOf, nursery: Nursery, show: Show
 ) -> None:
     bastion = bastion_of(lab, playbook=PLAYBOOK, nursery=nursery)
     chain = Chain(Site(lab=lab, bastion=bastion), bastion)
     assert len(chain.wanted) >= 250, chain.wanted
-    kill_everywhere(chain, "resume", capsys)
+    kill_everywhere(chain, "resume", show)
 
 
 @in_riak
