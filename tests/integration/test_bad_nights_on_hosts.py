@@ -477,6 +477,7 @@ def test_a_host_that_falls_silent_in_a_wave_is_named_and_heals(night: Night) -> 
     assert night.left() == NOTHING
 
 
+@pytest.mark.proves("full-disk")
 def test_a_full_disk_under_the_state_is_known_for_what_it_is(night: Night, small_disk: Path) -> None:
     state = ("--state", f"sqlite:///{small_disk}/state.db")
     file = night.operator.write()

@@ -20,23 +20,12 @@ from tests.integration.zoning import Vigil, events, story, waves, whole_zones
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
+    from tests.integration.fixtures_processes import Show
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400), pytest.mark.part(name="hosts")]
 
-Say = Callable[[str], None]
 SceneOn = Callable[..., Scene]
 FOLDER = "/etc/node"
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """Shows figures and waves although output is captured: they are part of what these tests show."""
-
-    def shown(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n{text}")  # noqa: T201  (as above)
-
-    return shown
 
 
 @pytest.fixture
@@ -60,13 +49,13 @@ def exists(cluster: HostCluster, name: str, file: str) -> bool:
 )
 @pytest.mark.proves("settings-restored")
 def test_every_node_restarts_once_under_load_without_a_trace(
-    scene_on: SceneOn, flavour: str, nodes: int, strategy: str, say: Say
+    scene_on: SceneOn, flavour: str, nodes: int, strategy: str, show: Show
 ) -> None:
     scene = scene_on(flavour, nodes=nodes)
     with Vigil(scene.cluster.admin, scene.zones) as vigil:
         said = scene.restart("--strategy", strategy, "--output", "json")
     went = waves(said)
-    say(f"{flavour}\n  {story(said)}\n  {vigil.told()}")
+    show(f"{flavour}\n  {story(said)}\n  {vigil.told()}")
     if strategy == "zone":
         assert went == whole_zones(scene.zones, scene.master)
     scene.assert_all_restarted_once()
@@ -74,7 +63,7 @@ def test_every_node_restarts_once_under_load_without_a_trace(
 
 
 @pytest.mark.proves("failed-start")
-def test_a_node_that_fails_to_start_spares_its_zone_neighbour(scene_on: SceneOn, say: Say) -> None:
+def test_a_node_that_fails_to_start_spares_its_zone_neighbour(scene_on: SceneOn, show: Show) -> None:
     """The run stands down; after a repair it is resumed."""
     scene = scene_on(nodes=6)
     cluster, zone = scene.cluster, whole_zones(scene.zones, scene.master)[0]
@@ -86,7 +75,7 @@ def test_a_node_that_fails_to_start_spares_its_zone_neighbour(scene_on: SceneOn,
         scene.assert_left({neighbour}, f"{victim} is down")
         scene.repair(victim)
         again = scene.run("resume", "--yes", "--retry-failed", "--output", "json")
-    say(f"a node that fails to start\n  {story(said)}\n  {story(again)}\n  {vigil.told()}")
+    show(f"a node that fails to start\n  {story(said)}\n  {story(again)}\n  {vigil.told()}")
     assert events(said, "summary")[-1]["failed"] == [victim], said
     assert waves(said) == [zone]
     assert waves(again) == whole_zones(scene.zones, scene.master)[1:], again
@@ -138,20 +127,6 @@ def test_a_stop_that_leaves_the_process_is_followed_by_no_work(scene_on: SceneOn
     scene.assert_left(cluster.names)
 
 
-@pytest.mark.proves("full-disk")
-def test_a_full_disk_under_the_state_file_while_a_node_is_down(scene_on: SceneOn, small_disk: Path) -> None:
-    scene = scene_on()
-    fill = {"run": f"dd if=/dev/zero of={small_disk}/fill bs=4k 2>/dev/null || true", "local": True}
-    state = ("--state", f"sqlite:///{small_disk}/state.db")
-    assert "journal" in scene.restart(*state, code=4, hooks={"while_stopped": [fill]})
-    scene.cluster.wait_ready()
-    assert scene.restarted() == {scene.victim}
-    (small_disk / "fill").unlink()
-    scene.operator.write()
-    scene.run("restore", *state)
-    scene.assert_left({scene.victim})
-
-
 @pytest.mark.parametrize("nodes", [3, 5])
 @pytest.mark.proves("second-failure")
 def test_the_master_dies_by_itself_while_another_node_is_down(scene_on: SceneOn, nodes: int) -> None:
@@ -168,16 +143,6 @@ def test_the_master_dies_by_itself_while_another_node_is_down(scene_on: SceneOn,
     scene.operator.write()
     scene.run("restore")
     scene.assert_left({scene.victim, master})
-
-
-def test_a_reboot_is_proven_by_another_boot_id(scene_on: SceneOn) -> None:
-    """Simulated: the lab gives each start of a container a boot id file of its own."""
-    scene = scene_on(reboot=True)
-    cluster = scene.cluster
-    boots = {name: cluster.boot_id(name) for name in cluster.names}
-    scene.restart("--reboot", deadlines={"reboot": "5m"})
-    assert all(cluster.boot_id(name) != boots[name] for name in cluster.names)
-    scene.assert_left(cluster.names)
 
 
 def test_a_restart_by_somebody_else_counts(scene_on: SceneOn) -> None:

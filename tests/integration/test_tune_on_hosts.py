@@ -8,12 +8,9 @@ files, services and disks of their own to change.
 from __future__ import annotations
 
 import json
-import os
-import pwd
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,27 +32,23 @@ from tests.integration.mistuned import (
     assert_same,
     device,
     mistune,
-    put,
     reboot,
     scheduler,
     standing,
     values,
 )
-from tests.integration.operating import Operator, leases, lives, settings
-from tests.integration.sshd import make_key, tool
+from tests.integration.operating import Operator, lives
 from tests.integration.zoning import events
-from tests.lab.client import LabClient
-from tests.lab.load import Load
-from tests.lab.seed import seed
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
+    from tests.integration.fixtures_processes import Show
     from tests.integration.hostlab.hosts import HostCluster
 
 FLAVOUR = "tuning"
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
 in_tuning = pytest.mark.part(name="tuning")
-DRIFT, UNREACHABLE = 3, 255
+DRIFT = 3
 OF_KERNEL = frozenset(
     {
         "transparent_hugepage.enabled",
@@ -68,23 +61,13 @@ OF_KERNEL = frozenset(
 )
 OF_HOST = frozenset({"boot", "io_scheduler", "numad"})
 PLAYBOOK = {"tune": "elasticsearch", "settle": {"consecutive": 2}}
-Say = Callable[[str], None]
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    def line(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n{text}")  # noqa: T201  (what was seen is part of what this shows)
-
-    return line
 
 
 class Scene:
     """Hosts on which everything is wrong, and an operator."""
 
-    def __init__(self, cluster: HostCluster, folder: Path, say: Say, *before: str, **hosts: Any) -> None:
-        self.cluster, self.say = cluster, say
+    def __init__(self, cluster: HostCluster, folder: Path, show: Show) -> None:
+        self.cluster, self.show = cluster, show
         for name in cluster.names:
             mistune(cluster, name)
         self.before = {name: standing(cluster, name) for name in cluster.names}
@@ -92,11 +75,11 @@ class Scene:
         for name, found in self.before.items():  # the test's own preparation, read past the program
             assert found.values.items() >= self.wrong[name].items(), name
         self.others = self._other_disks()
-        self.operator = Operator(folder=folder, cluster=cluster, before=before)
-        self.file = self.operator.write(playbook=PLAYBOOK, hosts=hosts)
+        self.operator = Operator(folder=folder, cluster=cluster)
+        self.file = self.operator.write(playbook=PLAYBOOK)
         run = self.tune("check", code=DRIFT)
         self.drift = self.verdicts(run, "drift")
-        say(f"tune check, exit 3, on each of {len(self.drift)}: {', '.join(sorted(self.drift['es1']))}")
+        show(f"tune check, exit 3, on each of {len(self.drift)}: {', '.join(sorted(self.drift['es1']))}")
         assert all(drift >= OF_KERNEL | OF_HOST for drift in self.drift.values()), self.drift
         assert not any(self.verdicts(run, "unknown").values())
 
@@ -204,7 +187,7 @@ class Scene:
         for name, before in self.before.items():
             now = standing(self.cluster, name)
             assert_same(now, before, name)
-            self.say(f"{name} as found: {len(now.files)} lines on files, {len(now.values)} of the kernel")
+            self.show(f"{name} as found: {len(now.files)} lines on files, {len(now.values)} of the kernel")
         assert self.verdicts(self.tune("check", code=DRIFT), "drift") == self.drift
 
     def _still_wrong(self, name: str) -> set[tuple[str, str]]:
@@ -252,9 +235,9 @@ def assert_in_the_window(written: list[dict[str, Any]], name: str, tunables: set
 
 
 def test_one_host_is_set_right_it_lasts_and_a_revert_undoes_it(
-    fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
+    fresh_host_cluster: HostClusterFactory, tmp_path: Path, show: Show
 ) -> None:
-    scene = Scene(fresh_host_cluster(FLAVOUR, nodes=1), tmp_path, say)
+    scene = Scene(fresh_host_cluster(FLAVOUR, nodes=1), tmp_path, show)
     scene.assert_applied()
     scene.assert_right_after_tuned("es1")
     scene.assert_right_after_a_boot("es1")
@@ -263,9 +246,9 @@ def test_one_host_is_set_right_it_lasts_and_a_revert_undoes_it(
 
 @in_tuning  # five minutes
 def test_a_restart_tunes_every_host_while_its_node_is_down(
-    fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
+    fresh_host_cluster: HostClusterFactory, tmp_path: Path, show: Show
 ) -> None:
-    scene = Scene(fresh_host_cluster(FLAVOUR), tmp_path, say)
+    scene = Scene(fresh_host_cluster(FLAVOUR), tmp_path, show)
     scene.assert_tuned_by_a_restart()
     scene.assert_right_after_a_boot("es1")
     scene.assert_reverted()
@@ -274,9 +257,9 @@ def test_a_restart_tunes_every_host_while_its_node_is_down(
 @in_tuning
 @pytest.mark.parametrize("flavour", ["sysv-tuning"])
 def test_a_sysv_host_is_tuned_lastingly_and_reverted(
-    fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say, flavour: str
+    fresh_host_cluster: HostClusterFactory, tmp_path: Path, show: Show, flavour: str
 ) -> None:
-    scene = Scene(fresh_host_cluster(flavour, nodes=1), tmp_path, say)
+    scene = Scene(fresh_host_cluster(flavour, nodes=1), tmp_path, show)
     scene.assert_applied()
     written = set(standing(scene.cluster, "es1").files) - set(scene.before["es1"].files)
     touched = {word for line in written for word in line.split() if word.startswith("/etc/")}
@@ -284,97 +267,6 @@ def test_a_sysv_host_is_tuned_lastingly_and_reverted(
     assert not touched & {"/etc/rc.local", "/etc/sysctl.conf"}, touched
     scene.assert_right_after_a_boot("es1")
     scene.assert_reverted()
-
-
-# Hosts that plain SSH does not reach ------------------------------------
-
-OLD = """
-KexAlgorithms diffie-hellman-group14-sha1
-HostKeyAlgorithms ssh-rsa
-PubkeyAcceptedAlgorithms ssh-rsa
-Ciphers aes128-ctr
-MACs hmac-sha1
-"""
-"""What a server of 2010 has."""
-_OWN_HOME = 'mount --bind "$0" /etc/passwd && exec "$@"'
-
-
-def guard(cluster: HostCluster, folder: Path) -> Path:
-    """Close three hosts to all but an operator whose home is this folder; the file of known hosts.
-
-    The first lets in only who comes from the second; the second shows a certificate, and only its authority
-    is known; the third is old.
-    """
-    behind, certified, old = cluster.hosts
-    known = dict(line.split(" ", 1) for line in cluster.known_hosts.read_text().splitlines())
-    plain = f"{behind.address} {known[f'{behind.address},{behind.name}']}"
-    authority = make_key(folder / "authority")
-    file = folder / "certified.pub"
-    file.write_text(cluster.exec(certified.name, "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout)
-    of_host = ("-h", "-I", certified.name, "-n", certified.address)
-    tool("ssh-keygen", "-q", "-s", str(authority), *of_host, str(file))
-    certificate = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
-    put(cluster, certified.name, certificate, file.with_name("certified-cert.pub").read_text())
-    rsa = make_key(folder / "id_rsa", kind="rsa")
-    own = rsa.with_suffix(".pub").read_text()
-    put(cluster, old.name, f"/home/{cluster.ssh_user}/.ssh/authorized_keys", own)
-    shown = cluster.exec(old.name, "cat /etc/ssh/ssh_host_rsa_key.pub").stdout
-    for name, lines in (
-        (certified.name, f"HostCertificate {certificate}\n"),
-        (behind.name, f"AllowUsers {cluster.ssh_user}@{certified.address}\n"),
-        (old.name, OLD),
-    ):
-        put(cluster, name, "/etc/ssh/sshd_config.d/a-guard.conf", lines)
-        cluster.exec(name, "sshd -t && systemctl restart ssh")
-    config = folder / ".ssh" / "config"
-    config.parent.mkdir(mode=0o700)
-    config.write_text(
-        f"Host {behind.address}\n  ProxyJump {cluster.ssh_user}@{certified.address}\n"
-        f"Host {old.address}\n  IdentityFile {rsa}\n  KexAlgorithms +diffie-hellman-group14-sha1\n"
-        "  HostKeyAlgorithms +ssh-rsa\n  PubkeyAcceptedAlgorithms +ssh-rsa\n  MACs +hmac-sha1\n"
-    )
-    config.chmod(0o600)
-    known_hosts = folder / "known_hosts"
-    by_authority = f"@cert-authority {certified.address} {authority.with_suffix('.pub').read_text()}"
-    known_hosts.write_text(f"{plain}\n{by_authority}{old.address} {shown}")
-    return known_hosts
-
-
-def at_home(folder: Path) -> tuple[str, ...]:
-    """A command that gives a program the folder as its account's home: `ssh` heeds no `HOME`."""
-    account = pwd.getpwuid(os.geteuid())
-    fields = (account.pw_name, "x", account.pw_uid, account.pw_gid, "", folder, "/bin/sh")
-    passwd = folder / "passwd"
-    passwd.write_text(":".join(map(str, fields)) + "\n")
-    as_root = () if os.geteuid() == 0 else ("--user", "--map-current-user", "--keep-caps")
-    return ("unshare", *as_root, "--mount", "sh", "-c", _OWN_HOME, str(passwd))
-
-
-@in_tuning
-def test_openssh_reaches_hosts_behind_a_jump_certified_and_old(
-    fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
-) -> None:
-    """By the operator's own `ssh` they are restarted under load, and tuned."""
-    cluster = fresh_host_cluster(FLAVOUR)
-    client = LabClient(cluster.admin)
-    seed(client)
-    client.close()
-    before, known_hosts = settings(cluster), guard(cluster, tmp_path)
-    # With the right key alone none but the second lets one in, and of that the key is known here by itself.
-    for name, why in (("es1", "Permission denied"), ("es3", "Unable to negotiate")):
-        plain = cluster.ssh(name, "true")
-        assert plain.returncode == UNREACHABLE, plain.stderr
-        assert why in plain.stderr
-    over = {"connect": "openssh", "known_hosts": str(known_hosts)}
-    scene = Scene(cluster, tmp_path, say, *at_home(tmp_path), **over)
-    with Load(cluster.admin) as load:
-        load.wait_acknowledged(200)
-        scene.assert_tuned_by_a_restart()
-        load.stop()
-        proof = load.verify()
-    assert proof.whole
-    assert settings(cluster) == before
-    assert leases(cluster) == []
 
 
 KILLED = """
