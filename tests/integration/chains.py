@@ -8,17 +8,17 @@ the end of an undisturbed one, and it is asked of the cluster itself.
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import count
-from typing import Protocol
-
-import pytest
+from typing import TYPE_CHECKING, Protocol
 
 from tests.integration.doomed import Place, finished, phase_after
 from tests.integration.killing import KILLED, SEED, Bastion
+
+if TYPE_CHECKING:
+    from tests.integration.fixtures_processes import Show
 
 OVER = 2
 """The exit code of a resume where no run is left to go on with."""
@@ -142,14 +142,12 @@ class Chain:
         return begun
 
 
-def kill_everywhere(chain: Chain, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def kill_everywhere(chain: Chain, what: str, show: Show) -> None:
     """Go on until every place was died at; fail if a run passes none of those that are left."""
     for run in count(1):
         died = chain.run()
         done = f"{len(chain.wanted) - len(chain.left)} of {len(chain.wanted)} places"
-        with capsys.disabled():
-            sys.stdout.write(f"\n{what}, run {run}: {chain.deaths} deaths, {done} ")
-            sys.stdout.flush()
+        show(f"{what}, run {run}: {chain.deaths} deaths, {done}")
         if not died or not chain.left:
             break
     assert chain.left == [], "a place counts only once it was died at"

@@ -7,7 +7,6 @@ restart after the merge copies them once, and the next restart finds them on dis
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +22,8 @@ from tests.lab.segments import count_segments, told
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.integration.fixtures_processes import Show
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="generations")]
 
@@ -63,7 +64,7 @@ class _Recorded:
         return {**self._lab.cluster_document(), "endpoints": self._urls}
 
 
-def test_the_procedure_of_0_90_with_its_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_procedure_of_0_90_with_its_settings(tmp_path: Path, show: Show) -> None:
     story, received = Story("0.90.13, the procedure"), list[Received]()
     files = {"cluster.routing.allocation.node_initial_primaries_recoveries": "2"}
     with ExitStack() as stack:
@@ -109,8 +110,7 @@ def test_the_procedure_of_0_90_with_its_settings(tmp_path: Path, capsys: pytest.
             "20mb",
         ), left
         assert left["cluster.routing.allocation.node_initial_primaries_recoveries"] == "2", left
-    with capsys.disabled():
-        sys.stdout.write(f"\n{story}")
+    show(str(story))
 
 
 def _bulk_load(lab: LabCluster) -> None:

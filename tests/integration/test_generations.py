@@ -6,7 +6,6 @@ repair, under load. On the later ones it is done in the middle of an upgrade fro
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,6 +41,8 @@ from tests.lab.nodes import LabCluster
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.integration.fixtures_processes import Show
+
 pytestmark = pytest.mark.real
 in_generations = pytest.mark.part(name="generations")
 
@@ -65,9 +66,7 @@ def _lab(version: str) -> Iterator[LabCluster]:
 
 
 @in_generations
-def test_nodes_of_1_7_without_names_are_restarted_by_address(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_of_1_7_without_names_are_restarted_by_address(tmp_path: Path, show: Show) -> None:
     """Names and ids are new at each start; every node is restarted once, and one of them is named by hand."""
     story = Story("1.7.6 without node.name")
     with LabCluster.start(version="1.7.6", heap_mb=256, settings={"node.name": ""}) as lab:
@@ -88,27 +87,20 @@ def test_nodes_of_1_7_without_names_are_restarted_by_address(
         one = lambda: run(nameless, tmp_path, story, "restart", "--only", first)  # noqa: E731  (said once)
         restarted_once(lab, story, one, (nameless.node_at(first),))
         story.add(f"names {sorted(names.values())}, then {sorted(after.values())}")
-    _print(capsys, story)
+    show(str(story))
 
 
 @in_generations
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_command_on_each_generation_under_load(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
-) -> None:
+def test_every_command_on_each_generation_under_load(tmp_path: Path, show: Show, version: str) -> None:
     story = Story(version)
     with _lab(version) as lab:
         everything(lab, tmp_path, story)
-    _print(capsys, story)
-
-
-def _print(capsys: pytest.CaptureFixture[str], story: Story) -> None:
-    with capsys.disabled():
-        sys.stdout.write(f"\n{story}")
+    show(str(story))
 
 
 @pytest.mark.part(name="mixed")
-def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, show: Show) -> None:
     """Nodes on both sides of 7.8: the lease is one by every endpoint, and lives through the upgrade."""
     story = Story("7.5.2 and 7.17.28")
     record = LeaseRecord(epoch=1, run="r1", owner="ops@here", process="b/1/2", started="2026-11-01T00:00:00Z")
@@ -133,14 +125,12 @@ def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, capsys: pytest.Capture
             assert newer.remove(1) == Done()
         restarted_once(lab, story, lambda: run(lab, tmp_path, story, "restart"))
         assert_settings(lab, before, story)
-    _print(capsys, story)
+    show(str(story))
 
 
 @pytest.mark.part(name="mixed")
 @pytest.mark.parametrize(("older", "newer"), UPGRADES, ids=[" to ".join(pair) for pair in UPGRADES])
-def test_restarts_in_the_middle_of_an_upgrade(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], older: str, newer: str
-) -> None:
+def test_restarts_in_the_middle_of_an_upgrade(tmp_path: Path, show: Show, older: str, newer: str) -> None:
     """Upgraded nodes are restarted and put right; an older one is held, with nothing stopped or left."""
     story = Story(f"{older} to {newer}")
     with _lab(older) as lab:
@@ -165,7 +155,7 @@ def test_restarts_in_the_middle_of_an_upgrade(
         lab.distribution = find_distribution(newer)
         merged(lab, tmp_path, story)
         assert_settings(lab, before, story)
-    _print(capsys, story)
+    show(str(story))
 
 
 def _held(lab: LabCluster, folder: Path, story: Story, name: str) -> None:

@@ -6,7 +6,6 @@ seed, are part of `make test`; chains of kills at every event (`chains.py`) of `
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -38,7 +37,7 @@ from tests.lab.segments import count_segments, told
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
-    from tests.integration.fixtures_processes import ProcessCluster
+    from tests.integration.fixtures_processes import ProcessCluster, Show
     from tests.lab.client import LabClient
     from tests.lab.nodes import LabCluster
 
@@ -114,7 +113,7 @@ def test_killed_by_chance_a_run_ends_as_an_undisturbed_one(
     *,
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
-    capsys: pytest.CaptureFixture[str],
+    show: Show,
     strategy: str,
     nodes: tuple[LabNode, ...],
     kills: int,
@@ -127,8 +126,7 @@ def test_killed_by_chance_a_run_ends_as_an_undisturbed_one(
     befell = kill_by_chance(
         Zones(lab=lab), bastion, apart, kills=kills, rescuers=rescuers(bastion, bastion_of)
     )
-    with capsys.disabled():
-        sys.stdout.write(f"\n{befell} ")
+    show(befell)
 
 
 @in_kills
@@ -142,7 +140,7 @@ def test_a_run_may_be_killed_anywhere(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
     nursery: Nursery,
-    capsys: pytest.CaptureFixture[str],
+    show: Show,
     strategy: str,
     rescue: str,
 ) -> None:
@@ -151,7 +149,7 @@ def test_a_run_may_be_killed_anywhere(
     bastion = bastion_of(lab, strategy=strategy, nursery=nursery)
     prepare(lab)
     chain = Chain(Zones(lab=lab), bastion, rescuers(bastion, bastion_of)[rescue])
-    kill_everywhere(chain, f"{strategy} {rescue}", capsys)
+    kill_everywhere(chain, f"{strategy} {rescue}", show)
 
 
 @in_kills
@@ -234,7 +232,7 @@ def test_a_merge_may_be_killed_anywhere_and_is_never_doubled(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
     nursery: Nursery,
-    capsys: pytest.CaptureFixture[str],
+    show: Show,
     again: str,
 ) -> None:
     """It is resumed; or the same command is called again, as by a pipeline, which knows nothing of runs."""
@@ -246,4 +244,4 @@ def test_a_merge_may_be_killed_anywhere_and_is_never_doubled(
         return bastion.orchestrate(*words, **doom)
 
     chain = Chain(Merges(lab), bastion, begin=merge, again=None if again == "resume" else merge)
-    kill_everywhere(chain, f"merges, {again}", capsys)
+    kill_everywhere(chain, f"merges, {again}", show)

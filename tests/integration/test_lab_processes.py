@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.killing import QUICKEST
 from tests.lab.errors import LabError
-from tests.lab.load import Load
 from tests.lab.nodes import LabCluster
 
-if TYPE_CHECKING:
-    from tests.integration.fixtures_processes import ProcessCluster
-
 pytestmark = [pytest.mark.real, pytest.mark.part(name="nodes")]
-
-
-def test_the_verification_names_a_document_that_went_missing(process_cluster: ProcessCluster) -> None:
-    cluster = process_cluster(QUICKEST)
-    with Load(cluster.access) as load:
-        load.wait_acknowledged(40)
-    cluster.client.ask("DELETE", "/load/_doc/d000000007")
-    assert load.verify().missing == ("d000000007",)
 
 
 def test_a_folder_that_the_nodes_cannot_enter_is_refused(tmp_path: Path) -> None:

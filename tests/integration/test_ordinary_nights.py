@@ -15,7 +15,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -48,7 +47,7 @@ from tests.lab.seed import SeedIndex, seed
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
-    from tests.integration.fixtures_processes import ProcessCluster
+    from tests.integration.fixtures_processes import ProcessCluster, Show
     from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(4800), pytest.mark.part(name="ordinary")]
@@ -399,7 +398,7 @@ def test_a_run_ends_well_on_an_ordinary_night(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    show: Show,
     strategy: str,
     version: str,
 ) -> None:
@@ -412,8 +411,7 @@ def test_a_run_ends_well_on_an_ordinary_night(
         run = bastion.begin_restart("--output", "json", *ONLY_THE_SIX)
         code = bastion.end(run, NIGHT_SECONDS)
         _until_the_night_had_all(night)
-    with capsys.disabled():
-        sys.stdout.write(f"\n{version} {strategy}\n  {story(bastion.said[-1])}\n  {_figures(night, vigil)}\n")
+    show(f"{version} {strategy}\n  {story(bastion.said[-1])}\n  {_figures(night, vigil)}")
     assert code == DONE, f"{bastion.story()}\n{night.told()}"
     again = rescued(bastion.said, vigil.watcher.seen)
     records.assert_once_each(but=again)
@@ -427,7 +425,7 @@ def test_a_run_killed_on_an_ordinary_night_ends_well(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    show: Show,
 ) -> None:
     """A signal after seconds that are drawn, `resume` after each: 0 in the end, and everything was done."""
     chance = random.Random(SEED)  # noqa: S311  (a seed that can be given again)
@@ -446,8 +444,7 @@ def test_a_run_killed_on_an_ordinary_night_ends_well(
                 break
             assert code in (KILLED, INTERRUPTED), f"{' '.join(told)}\n{bastion.story()}\n{night.told()}"
             run = bastion.begin("resume", "--yes", "--output", "json")
-    with capsys.disabled():
-        sys.stdout.write(f"\n{' '.join(told)}\n  {_figures(night, vigil)}\n")
+    show(f"{' '.join(told)}\n  {_figures(night, vigil)}")
     rescued(bastion.said, vigil.watcher.seen)
     records.assert_all_ran()
     _assert_six_restarted(lab, before, f"{' '.join(told)}\n{bastion.story()}", once=())

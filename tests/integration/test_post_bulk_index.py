@@ -7,10 +7,8 @@ log for how often it was started.
 from __future__ import annotations
 
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +24,7 @@ from tests.lab.nodes import LabCluster
 from tests.lab.segments import CopySegments, count_segments, told
 
 if TYPE_CHECKING:
-    from tests.integration.fixtures_processes import ProcessCluster
+    from tests.integration.fixtures_processes import ProcessCluster, Show
     from tests.lab.client import LabClient
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
@@ -36,9 +34,6 @@ HELD = 3
 MOST = 5
 STEP = ("post-bulk-index", "--index", "posts-*")
 FEW = BulkLoad(indices=numbered("posts", 3), documents=9000, shards=1, documents_per_request=250)
-TWO = BulkLoad(
-    indices=numbered("posts", 2), documents=6000, shards=1, documents_per_request=250, settings=KEEP_SEGMENTS
-)
 LONG = BulkLoad(
     indices=("posts-01",),
     documents=6000,
@@ -52,18 +47,6 @@ PUT_RIGHT = {"force_merge": {"put_right": {"refresh_interval": "1s", "translog_d
 DISK_BYTES = 192 << 20
 HIGH_WATERMARK = 0.9
 """The servers' default: of a path's bytes, at most so many are used."""
-Show = Callable[[str], None]
-
-
-@pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Show:
-    """Shows figures although output is captured."""
-
-    def shown(text: str) -> None:
-        with capsys.disabled():
-            sys.stdout.write(f"\n  {text}\n")
-
-    return shown
 
 
 def most_segments(client: LabClient, indices: str = "posts-*") -> int:
@@ -159,55 +142,8 @@ def test_300_000_documents_come_to_five_segments_a_copy(
 # What holds a merge ------------------------------------
 
 
-@contextmanager
-def _writer(client: LabClient, index: str) -> Iterator[None]:
-    """A load that is not done: a document every tenth of a second."""
-    over = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not over.wait(0.1):
-            number += 1
-            client.ask("POST", f"/{index}/_doc/late-{number}", {"number": number})
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def _holds(lines: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
     return {(line["predicate"], line["subject"]): line["evidence"] for line in events(lines, "hold")}
-
-
-@in_merges
-def test_an_index_that_is_written_holds_the_step(
-    process_cluster: ProcessCluster, tmp_path: Path, show: Show
-) -> None:
-    lab = process_cluster(QUICKEST)
-    step = (*STEP, "--no-restart")
-    with closing(lab.client) as client, closing(lab.client) as of_the_writer:
-        load(client, TWO)
-        before, segments = truth(lab), count_segments(client, "posts-02")
-        with _writer(of_the_writer, "posts-01"):
-            code, lines = orchestrate(lab, tmp_path, *step)
-            assert (code, lines[-1]["outcome"]) == (HELD, "held"), "\n".join(map(str, lines))
-            evidence = _holds(lines)["index_is_not_written", "index posts-01"]
-            assert "is still written" in evidence
-            assert "--allow-writes" in evidence
-            assert count_segments(client, "posts-02") == segments, "another index was merged all the same"
-            assert truth(lab) == before
-
-            code, allowed = orchestrate(lab, tmp_path, *step, "--allow-writes")
-            assert code == 0, allowed
-            warned = {line["index"]: line["what"] for line in allowed if line["event"] == "merge_warned"}
-            assert set(warned) == {"posts-01"}
-            assert "new writes make new segments" in warned["posts-01"]
-        assert most_segments(client, "posts-02") <= MOST
-    show(f"held, exit {HELD}: {evidence}; allowed: {warned['posts-01']}")
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ from tests.lab.nodes import LabCluster
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
-    from tests.integration.fixtures_processes import ProcessCluster
+    from tests.integration.fixtures_processes import ProcessCluster, Show
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
 in_upgrades = pytest.mark.part(name="upgrades")
@@ -433,12 +433,12 @@ WAYS: tuple[Callable[[LabCluster, Path, Packages, Story], None], ...] = (killed,
 
 
 def test_three_nodes_are_upgraded_under_load(
-    process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    process_cluster: ProcessCluster, tmp_path: Path, show: Show
 ) -> None:
     """With TLS and users; the tests on 9.1 go on with that cluster."""
     story = Story(f"{CLUSTER} to 9.1.0")
     upgraded(process_cluster(CLUSTER, security=SECURED), tmp_path / "9.1.0", "9.1.0", story, plainly)
-    _print(capsys, story)
+    show(str(story))
 
 
 @in_upgrades
@@ -451,7 +451,7 @@ def test_three_nodes_are_upgraded_under_load(
     ids=["Elasticsearch", "OpenSearch"],
 )
 def test_a_cluster_is_upgraded_from_major_to_major(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], versions: tuple[str, ...]
+    tmp_path: Path, show: Show, versions: tuple[str, ...]
 ) -> None:
     """Old indices are reindexed between the majors; each upgrade is disturbed in another way."""
     first, *others = versions
@@ -461,7 +461,7 @@ def test_a_cluster_is_upgraded_from_major_to_major(
             story = Story(f"to {version}, {way.__name__}")
             upgraded(lab, tmp_path / version, version, story, way)
             story.add(f"reindexed: {_reindex_old(lab, version)}")
-            _print(capsys, story)
+            show(str(story))
 
 
 def _reindex_old(lab: LabCluster, version: str) -> list[str]:
@@ -543,8 +543,3 @@ def test_killed_again_and_again_every_step_runs_once(bastion_of: BastionOf) -> N
         assert _versions(lab) == dict.fromkeys(names, packages.version)
         installs = packages.installs()
         assert installs.begun == installs.ended == dict.fromkeys(names, 1), bastion.story()
-
-
-def _print(capsys: pytest.CaptureFixture[str], story: Story) -> None:
-    with capsys.disabled():
-        sys.stdout.write(f"\n{story}")

@@ -5,7 +5,6 @@ The oracles are the nodes' own logs and lives, a watcher of the routing table, a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,28 +33,16 @@ from tests.lab.layout import THREE_ZONES, LabNode
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
-    from tests.integration.fixtures_processes import ProcessCluster
+    from tests.integration.fixtures_processes import ProcessCluster, Show
     from tests.lab.nodes import LabCluster
 
 pytestmark = pytest.mark.real
 in_nodes = pytest.mark.part(name="nodes")
 
-Show = Callable[[str], None]
 AWARENESS = "cluster.routing.allocation.awareness.attributes"
 PAIR = ("es1", "es4")
 """In one zone."""
 ONE_BY_THREE = tuple(LabNode(name=f"es{number}", zone=zone) for number, zone in enumerate("abbbc", 1))
-
-
-@pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Show:
-    """Shows figures and waves although output is captured: they are part of what these tests show."""
-
-    def shown(text: str) -> None:
-        with capsys.disabled():
-            sys.stdout.write(f"\n{text}\n")
-
-    return shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
