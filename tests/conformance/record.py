@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -47,8 +48,7 @@ FOLDER: Final = Path(__file__).parents[1] / "data" / "conformance"
 
 def recorded(scene: Scene, lab: LabCluster) -> Recording:
     """Play a scene on real servers. The nodes are called by the copies that they have at first."""
-    client = ElasticsearchClient(Access(endpoints=lab.endpoints), clock=SystemClock())
-    try:
+    with closing(ElasticsearchClient(Access(endpoints=lab.endpoints), clock=SystemClock())) as client:
         stage = RealStage(lab, ElasticsearchCluster(client), scene.indices)
         nothing_is_rebalanced(stage)
         first = stage.read()
@@ -57,8 +57,6 @@ def recorded(scene: Scene, lab: LabCluster) -> Recording:
             begin=begin_of(renamed(first, called_by_copies(first, scene.indices)), scene.indices),
             shots=play(scene, stage),
         )
-    finally:
-        client.close()
 
 
 def recorded_at_rest(scene: Scene, version: str, process_cluster: ProcessCluster) -> Recording:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -339,11 +340,8 @@ class RealStage:
 
     def _ask(self, method: str, path: str, body: object = None) -> None:
         self._rested = None
-        client = self._lab.client
-        try:
+        with closing(self._lab.client) as client:
             client.ask(method, path, body)
-        finally:
-            client.close()
 
     def stop(self, *nodes: NodeName) -> None:
         """Flush first, as a run does: before 7.6 a copy is found again only if it was flushed so."""

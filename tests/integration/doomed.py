@@ -1,4 +1,4 @@
-"""The program, as a process that dies by its own SIGKILL at a chosen seam; run by `killing.py`.
+"""The program, as a process that dies by its own SIGKILL at a chosen seam, or is raced by a new index.
 
 It is the program's own composition with a journal and an executor that know when to die: nothing in the
 package knows of it. What it is told stands in one variable, as JSON:
@@ -12,6 +12,8 @@ package knows of it. What it is told stands in one variable, as JSON:
 - `trace`: a file that gets one line for each seam as it is passed, so that it is known where a run died.
 - `foreign`: the process gives itself an identity of another machine, so that nobody can prove it dead.
 - `expiry`: seconds after which a lease that shows no sign of life may be taken over, for whoever watches.
+- `race`: `node`, `endpoint` and `moment`: just before that action an index is made whose only primary is on
+  the node. Before `flush` the last reading is still to come; before `stop` no reading can see it.
 - `silences`: seconds, by the names of `around/silence.py`, such as `LEASE_SECONDS`: minutes are too long.
 
 With `--serve` it takes orders instead, and forks a process for each: see `nursery.py`.
@@ -27,13 +29,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+from urllib.request import Request, urlopen
 
 from sqlalchemy import Engine, event
 
 from orchestrator.around import silence
 from orchestrator.cli import prompts  # noqa: F401  (read once, not by each process that is forked)
 from orchestrator.cli.program import run
-from orchestrator.model.action import Action, action_name, action_target
+from orchestrator.model.action import Action, Flush, StopNode, action_name, action_target
 from orchestrator.model.event import ActionConfirmed, ActionFailed, Event, Record
 from orchestrator.runs import connection, takeover
 from orchestrator.runtime import loop, store
@@ -44,6 +47,8 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.taking import Terms
 
 VARIABLE = "ORCHESTRATE_TEST_DOOM"
+RACED_INDEX = "just-made"
+_MOMENTS = {"flush": Flush, "stop": StopNode}
 RUN_ENTERS = "phase_entered  "
 """How the entry of a run, not of a node, into a phase is told."""
 ELSEWHERE = ProcessIdentity(boot="another-machine", namespace="1", pid=4711, started=1)
@@ -142,13 +147,30 @@ class DoomedJournal(SqlJournal):
 
 
 class DoomedExecutor(Executor):
-    """An executor whose process may die with everything done and nothing told."""
+    """An executor whose process may die with everything done and nothing told; it may be raced, once."""
 
     def perform(self, actions: Sequence[Action]) -> tuple[ActionConfirmed | ActionFailed, ...]:
+        race = TOLD.get("race")
+        if race and any(isinstance(action, _MOMENTS[race["moment"]]) for action in actions):
+            del TOLD["race"]
+            _make_index(**race)
         number = FATE.begins("perform")
         done = super().perform(actions)
         FATE.passes("acted", number, [f"{action_name(action)} {action_target(action)}" for action in actions])
         return done
+
+
+def _make_index(*, node: str, endpoint: str, moment: str) -> None:
+    del moment
+    settings = {"number_of_shards": 1, "number_of_replicas": 0, "routing.allocation.require._name": node}
+    request = Request(  # noqa: S310  (an address of the test's own cluster)
+        f"{endpoint}/{RACED_INDEX}?wait_for_active_shards=1",
+        data=json.dumps({"settings": {"index": settings}}).encode(),
+        headers={"Content-Type": "application/json"},
+        method="PUT",
+    )
+    with urlopen(request, timeout=30) as answer:  # noqa: S310  (as above)
+        answer.read()
 
 
 def _told(each: Event) -> str:

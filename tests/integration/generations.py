@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -102,8 +103,7 @@ def settings_of(client: LabClient) -> dict[str, dict[str, Any]]:
 
 def prepare(lab: LabCluster) -> dict[str, dict[str, Any]]:
     """Data and settings as an operator has them; returns the settings."""
-    client = lab.client
-    try:
+    with closing(lab.client) as client:
         seed(client, DATA, bulk=lab.distribution.bulk)
         found = {level: dict(values) for level, values in FOUND.items()}
         for values in found.values() if lab.distribution.before(1) else ():
@@ -111,29 +111,21 @@ def prepare(lab: LabCluster) -> dict[str, dict[str, Any]]:
             values[FLAG] = "false"
         client.ask("PUT", "/_cluster/settings", found)
         return settings_of(client)
-    finally:
-        client.close()
 
 
 def assert_withheld(lab: LabCluster) -> None:
     """Both levels say so now: a transient `all` that was found does not override what the run wrote."""
-    client = lab.client
-    try:
+    with closing(lab.client) as client:
         key, wanted = (FLAG, "true") if lab.distribution.before(1) else (ENABLE, "primaries")
         found = {level: of[key] for level, of in settings_of(client).items()}
         assert found == {"persistent": wanted, "transient": wanted}
-    finally:
-        client.close()
 
 
 def assert_settings(lab: LabCluster, before: Mapping[str, Mapping[str, Any]], story: Story) -> None:
     """The settings are as they were; before 5.0 a setting cannot become absent again."""
-    client = lab.client
-    try:
+    with closing(lab.client) as client:
         after = settings_of(client)
         left = lease_records(client, components=not lab.distribution.before(7, 8))
-    finally:
-        client.close()
     assert left == []
     if lab.distribution.before(5):
         for level, values in before.items():
@@ -155,11 +147,8 @@ class Nameless:
 
     def names(self) -> dict[str, str]:
         """The random name of each node, by its address."""
-        client = self._lab.client
-        try:
+        with closing(self._lab.client) as client:
             nodes = client.ask("GET", "/_nodes/transport")["nodes"].values()
-        finally:
-            client.close()
         return {_address(str(node["transport_address"])): str(node["name"]) for node in nodes}
 
     def node_at(self, address: str) -> str:
@@ -297,15 +286,12 @@ def everything(lab: LabCluster, folder: Path, story: Story) -> None:
 
 def merged(lab: LabCluster, folder: Path, story: Story) -> None:
     """A bulk load, merged and restarted by `post-bulk-index`."""
-    client = lab.client
-    try:
+    with closing(lab.client) as client:
         bulk_load(client, POSTS, dialect=loader(lab))
         found = count_segments(client, "posts-*")
         step = ("--index", "posts-*")
         restarted_once(lab, story, lambda: run(lab, folder, story, "post-bulk-index", *step))
         after = count_segments(client, "posts-*")
-    finally:
-        client.close()
     story.add(f"before: {told(found)}")
     story.add(f"after: {told(after)}")
     assert max(copy.most for copy in after) <= MOST < max(copy.most for copy in found), str(story)

@@ -6,7 +6,6 @@ life it is in (its JVM), what the settings are (the lab's own client). Nothing i
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ def _seed() -> str:
     """`ORCHESTRATE_SEED`, else the commit: what chance draws differs from one commit to the next alone."""
     words = ("git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD")
     found = ""
-    with contextlib.suppress(OSError):  # no git: the tree was unpacked, and has no commit to name
+    with suppress(OSError):  # no git: the tree was unpacked, and has no commit to name
         found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
     return os.environ.get("ORCHESTRATE_SEED") or found or "0"
 
@@ -102,13 +102,10 @@ class Truth:
 
 def truth(lab: LabCluster) -> Truth:
     """Look at everything that a run must leave as it was or change once."""
-    client = lab.client
-    try:
+    with closing(lab.client) as client:
         nodes = client.ask("GET", "/_nodes/jvm,process")["nodes"].values()
         settings = client.ask("GET", "/_cluster/settings?flat_settings=true")
         leases = lease_records(client, components=not lab.distribution.before(7, 8))
-    finally:
-        client.close()
     return Truth(
         starts={node.name: _starts(lab, node.name) for node in lab.nodes},
         lives={node["name"]: (node["jvm"]["start_time_in_millis"], node["process"]["id"]) for node in nodes},
@@ -125,12 +122,9 @@ def _starts(lab: LabCluster, node: str) -> int:
 
 def prepare(lab: LabCluster) -> Truth:
     """Data and settings as an operator has them; the truth before anything is done."""
-    client = lab.client
-    try:
+    with closing(lab.client) as client:
         seed(client, DATA)
         client.ask("PUT", "/_cluster/settings", FOUND)
-    finally:
-        client.close()
     return truth(lab)
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,7 @@ class Operator:
         """Where the password is, as the cluster file names it."""
         return f"env:{PASSWORD_VARIABLE}" if self.password_file is None else f"file:{self.password_file}"
 
-    def write(
-        self,
-        *,
-        playbook: Mapping[str, Any] | None = None,
-        hosts: Mapping[str, Any] | None = None,
-        zone_attribute: str | None = None,
-    ) -> Path:
+    def write(self, *, playbook: Mapping[str, Any] | None = None) -> Path:
         """Write the cluster file (JSON is YAML) and, if wanted, a playbook of the operator's own."""
         cluster = self.cluster
         content: dict[str, Any] = {
@@ -64,11 +59,8 @@ class Operator:
                 "known_hosts": str(cluster.known_hosts),
                 "sudo": True,
                 "service": {"manager": cluster.flavour.init, "unit": cluster.unit},
-                **(hosts or {}),
             },
         }
-        if zone_attribute is not None:
-            content["zone_attribute"] = zone_attribute
         if cluster.flavour.secured:
             content["auth"] = {
                 "basic": {"username": cluster.orchestrator.user, "password": self.password_source}
@@ -125,11 +117,8 @@ class Operator:
 
 def ask(cluster: HostCluster, verb: str, path: str, body: Any = None, *, accept: tuple[int, ...] = ()) -> Any:
     """Ask the cluster as its superuser."""
-    client = LabClient(cluster.admin)
-    try:
+    with closing(LabClient(cluster.admin)) as client:
         return client.ask(verb, path, body, accept=accept)
-    finally:
-        client.close()
 
 
 def settings(cluster: HostCluster) -> dict[str, dict[str, Any]]:
@@ -146,11 +135,8 @@ def lives(cluster: HostCluster) -> dict[str, str]:
 
 def leases(cluster: HostCluster) -> list[str]:
     """Names of lease records in the cluster."""
-    client = LabClient(cluster.admin)
-    try:
+    with closing(LabClient(cluster.admin)) as client:
         return lease_records(client)
-    finally:
-        client.close()
 
 
 def starts(cluster: HostCluster, name: str) -> int:

@@ -16,10 +16,8 @@ from typing import Any, Self
 from tests.integration import doomed
 from tests.integration.killing import Described
 from tests.integration.nursery import DOOMED
-from tests.integration.racing import VARIABLE
 
 PROGRAM = (sys.executable, "-m", "orchestrator")
-RACE = Path(__file__).with_name("racing.py")
 READING = {"plan", "diagnose", "history", "report", "tune check"}
 """Commands that change nothing, and ask for no agreement."""
 
@@ -58,7 +56,8 @@ def orchestrate(
     seconds: float = 1500.0,
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run a command that changes the cluster to its end; the exit code and every JSON line."""
-    argv, env = _command_line(lab, folder, command, words, playbook=playbook, race=race)
+    told = {} if race is None else {"race": race}
+    argv, env = _command_line(lab, folder, command, words, playbook=playbook, told=told)
     done = subprocess.run(  # noqa: S603  (the program under test)
         argv, env=env, capture_output=True, text=True, check=False, timeout=seconds
     )
@@ -83,7 +82,8 @@ class Begun:
         playbook: Mapping[str, Any] | None = None,
         silences: Mapping[str, float] | None = None,
     ) -> None:
-        argv, env = _command_line(lab, folder, command, words, playbook=playbook, silences=silences)
+        told = {} if silences is None else {"silences": silences}
+        argv, env = _command_line(lab, folder, command, words, playbook=playbook, told=told)
         self._out, self._err = folder / f"{command}.jsonl", folder / f"{command}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(argv, env=env, stdout=out, stderr=err)  # noqa: S603  (as above)
@@ -136,10 +136,9 @@ def _command_line(
     words: Sequence[str],
     *,
     playbook: Mapping[str, Any] | None,
-    race: Mapping[str, str] | None = None,
-    silences: Mapping[str, float] | None = None,
+    told: Mapping[str, Any],
 ) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment; the files that they name are written."""
+    """Arguments and environment; the files that they name are written. `told`: as in `doomed.py`."""
     book, file = folder / "book.yml", folder / "lab.yml"
     content = {
         "kind": "elasticsearch",
@@ -149,17 +148,14 @@ def _command_line(
     }
     book.write_text(json.dumps({**content, **(playbook or {})}), encoding="utf-8")
     file.write_text(json.dumps({**lab.cluster_document(), "playbook": str(book)}), encoding="utf-8")
-    program = PROGRAM
-    if race is not None or silences is not None:
-        program = (sys.executable, str(DOOMED if race is None else RACE))
+    program = (sys.executable, str(DOOMED)) if told else PROGRAM
     agreed = () if command in READING else ("--yes",)
     argv = [*program, *command.split(), "--cluster", str(file), *agreed, "--output", "json", *words]
     env = {
         **os.environ,
         "HOME": str(folder),
         "ORCHESTRATE_STATE": f"sqlite:///{folder}/state.db",
-        **({VARIABLE: json.dumps(race)} if race is not None else {}),
-        **({doomed.VARIABLE: json.dumps({"silences": silences})} if silences is not None else {}),
+        **({doomed.VARIABLE: json.dumps(told)} if told else {}),
     }
     return argv, env
 

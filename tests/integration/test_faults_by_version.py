@@ -42,11 +42,8 @@ def _port(lab: LabCluster) -> Iterator[ElasticsearchCluster]:
 
 def _answer(lab: LabCluster, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and body, whatever they are."""
-    client = lab.client
-    try:
+    with closing(lab.client) as client:
         answer = client.send(lab.endpoints[0], method, path, body, seconds=60.0)
-    finally:
-        client.close()
     return answer.status, answer.body
 
 

@@ -7,7 +7,7 @@ repair, under load. On the later ones it is done in the middle of an upgrade fro
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -179,8 +179,5 @@ def _upgraded(lab: LabCluster, name: str, version: str = "7.17.28") -> None:
 @contextmanager
 def _lease(lab: LabCluster, name: str) -> Iterator[ElasticsearchLease]:
     """The lease as a run through this endpoint sees it."""
-    client = ElasticsearchClient(Access(endpoints=(lab.endpoint(name),)), clock=SystemClock())
-    try:
+    with closing(ElasticsearchClient(Access(endpoints=(lab.endpoint(name),)), clock=SystemClock())) as client:
         yield ElasticsearchLease(client)
-    finally:
-        client.close()

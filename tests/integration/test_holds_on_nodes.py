@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.integration.doomed import RACED_INDEX as INDEX
 from tests.integration.killing import QUICKEST, Truth, assert_put_back, assert_restarted_once, prepare, truth
-from tests.integration.racing import INDEX
 from tests.integration.restarting import events, held_by, restart
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -462,11 +462,8 @@ def start(process_cluster: ProcessCluster) -> Iterator[Start]:
             access = process_cluster(kind, nodes=THREE_ZONES[:1], security=security, anew=True).access
 
         def send(user: str, method: str, path: str, body: Any) -> int:
-            client = LabClient(replace(access, user=user))
-            try:
+            with closing(LabClient(replace(access, user=user))) as client:
                 return client.send(access.endpoints[0], method, path, body).status
-            finally:
-                client.close()
 
         return Server(send=send)
 

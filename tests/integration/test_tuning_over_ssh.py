@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -11,11 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
@@ -30,9 +27,7 @@ from orchestrator.model.tuning import (
     TuningSetting,
     Verdict,
 )
-from orchestrator.runs.file_hosts import host_settings
-from tests.cli.console import Console
-from tests.fakes.host_kinds import DATA, debian
+from tests.fakes.host_kinds import debian
 from tests.fakes.host_tree import HostTree
 from tests.integration.sshd import QUICK, Sshd, make_key
 from tests.tools import as_nobody
@@ -293,48 +288,3 @@ def test_a_connection_that_goes_does_not_stop_the_change(make: Make, tmp_path: P
         assert "2 made before" in again.output
     finally:
         hosts.close()
-
-
-@pytest.mark.slow
-def test_hosts_without_a_cluster_by_their_file(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`tune` as it is typed, with the shipped profile; `tune apply` for one group alone, then for all."""
-    machines = {name: make(name) for name in ("cass1", "cass2")}
-    for machine in machines.values():
-        machine.tree.service("cassandra")
-    names = {name: {"address": "127.0.0.1", "group": f"rack-{name}"} for name in machines}
-    hosts = {
-        "names": names,
-        "identity": str(machines["cass1"].sshd.client_key),
-        "known_hosts": str(tmp_path / "known_hosts"),
-        "sudo": False,
-        "service": {"unit": "cassandra"},
-        "data": [DATA],
-        "overrides": {name: {"port": machine.sshd.port} for name, machine in machines.items()},
-    }
-    console = Console(home=tmp_path / "home", folder=tmp_path)
-    console.home.mkdir()
-    wanted = {"kind": "hosts", "name": "cass", "tune": "cassandra", "hosts": hosts}
-    (tmp_path / "cass.yml").write_text(json.dumps(wanted))
-
-    def on_trees(*read: Any) -> dict[NodeName, HostSettings]:
-        roots = {name: str(machine.tree.path) for name, machine in machines.items()}
-        return {
-            name: replace(one, root=roots[name], ssh_config=()) for name, one in host_settings(*read).items()
-        }
-
-    for module in ("from_file", "tuned_hosts"):
-        monkeypatch.setattr(f"orchestrator.runs.{module}.host_settings", on_trees)
-
-    def tune(verb: str, *more: str) -> int:
-        return console.run("tune", verb, "--cluster", "cass.yml", *more).code
-
-    before = {name: machine.tree.files() for name, machine in machines.items()}
-    assert tune("apply", "--zone", "rack-cass2", "--yes") == ExitCode.DONE
-    assert machines["cass1"].tree.files() == before["cass1"]
-    assert tune("check") == ExitCode.HELD
-    assert tune("apply", "--yes") == ExitCode.DONE
-    assert tune("check") == ExitCode.DONE
-    assert tune("revert", "--yes") == ExitCode.DONE
-    assert {name: machine.tree.files() for name, machine in machines.items()} == before

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.integration.fixtures_hosts import HostClusterFactory
-    from tests.integration.hostlab.hosts import HostCluster
+from tests.integration.hostlab.hosts import wait_until
+from tests.integration.lone_host import LoneHost, accounts_host
 
 pytestmark = [pytest.mark.part(name="services"), pytest.mark.docker, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
-HOST = "es1"
 SECONDS = 60.0
 PROGRAM = """#!/bin/sh
 echo start >> /var/tmp/starts
@@ -41,45 +38,40 @@ def _units() -> dict[str, str]:
     return found
 
 
-class Host:
-    """The first host of the lab, with the units and a stand-in for the program and for mail."""
-
-    def __init__(self, cluster: HostCluster) -> None:
-        self._cluster = cluster
-
-    def run(self, line: str) -> str:
-        """A shell line as root; what it printed, whatever its exit code."""
-        done = self._cluster.exec(HOST, line, check=False)
-        return str(done.stdout).strip()
-
-    def write(self, path: str, text: str, mode: str = "644") -> None:
-        self._cluster.exec(
-            HOST, f"mkdir -p $(dirname {path}); cat > {path} <<'EOT'\n{text}\nEOT\nchmod {mode} {path}"
-        )
-
-    def lines(self, name: str) -> list[str]:
-        return self.run(f"cat /var/tmp/{name} 2>/dev/null").splitlines()
-
-    def until(self, seen: Callable[[], object]) -> None:
-        end = time.monotonic() + SECONDS
-        while not seen():
-            assert time.monotonic() < end, self.run("journalctl --no-pager -n 30")
-            time.sleep(0.2)
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoneHost]:
+    with accounts_host(tmp_path_factory.mktemp("host")) as made:
+        yield made
 
 
 @pytest.fixture
-def host(host_cluster: HostClusterFactory) -> Host:
-    host = Host(host_cluster("9.1.0"))
-    host.run("systemctl stop 'orchestrate-*'; rm -rf /etc/systemd/system/orchestrate-*")
+def host(machine: LoneHost) -> LoneHost:
+    """With the units and a stand-in for the program and for mail."""
+    machine.run("systemctl stop 'orchestrate-*'; rm -rf /etc/systemd/system/orchestrate-*")
     for name, text in _units().items():
-        host.write(f"/etc/systemd/system/{name}", text)
-    host.write("/usr/local/bin/orchestrate", PROGRAM, "755")
-    host.write("/usr/local/bin/mail", MAIL, "755")
-    host.run("id orchestrate || useradd --no-create-home orchestrate")
-    host.run(
+        machine.write(f"/etc/systemd/system/{name}", text)
+    for name, text in (("orchestrate", PROGRAM), ("mail", MAIL)):
+        machine.write(f"/usr/local/bin/{name}", text)
+        machine.run(f"chmod 755 /usr/local/bin/{name}")
+    machine.run("id orchestrate || useradd --no-create-home orchestrate")
+    machine.run(
         "cd /var/tmp && rm -f starts signals long mail code; chmod 777 /var/tmp; systemctl daemon-reload"
     )
-    return host
+    return machine
+
+
+def lines(host: LoneHost, name: str) -> list[str]:
+    """What a stand-in has written down."""
+    return host.run(f"cat /var/tmp/{name} 2>/dev/null", check=False).splitlines()
+
+
+def until(host: LoneHost, seen: Callable[[], object]) -> None:
+    assert wait_until(lambda: bool(seen()), seconds=SECONDS), host.run("journalctl --no-pager -n 30")
+
+
+def shown(host: LoneHost, line: str) -> str:
+    """What a shell line prints, whatever its exit code."""
+    return host.run(line, check=False)
 
 
 TOLD = {
@@ -89,52 +81,53 @@ TOLD = {
 """Whether people are told, by the unit and the exit code of its program."""
 
 
-def test_people_get_the_messages_they_need_and_no_others(host: Host, subtests: pytest.Subtests) -> None:
+def test_people_get_the_messages_they_need_and_no_others(host: LoneHost, subtests: pytest.Subtests) -> None:
     for unit, code, told in ((unit, *each) for unit, codes in TOLD.items() for each in codes.items()):
         with subtests.test(unit=unit, code=code):
             # Started so often in a row, systemd would refuse one.
-            host.run("systemctl reset-failed 'orchestrate-*'; cd /var/tmp && rm -f starts mail")
+            shown(host, "systemctl reset-failed 'orchestrate-*'; cd /var/tmp && rm -f starts mail")
             handler = f"orchestrate-failed@orchestrate-{unit}.service.service"
             runs = f"systemctl show --property ExecMainStartTimestampMonotonic --value {handler}"
-            before = host.run(runs)
-            host.run(f"echo {code} > /var/tmp/code; systemctl start orchestrate-{unit}.service")
-            state = host.run(f"systemctl is-failed orchestrate-{unit}.service")
+            before = shown(host, runs)
+            shown(host, f"echo {code} > /var/tmp/code; systemctl start orchestrate-{unit}.service")
+            state = shown(host, f"systemctl is-failed orchestrate-{unit}.service")
             assert state == ("failed" if told else "inactive")
-            assert host.lines("starts") == ["start"]
+            assert lines(host, "starts") == ["start"]
             if told:
-                host.until(lambda: host.lines("mail"))
-                assert f"orchestrate-{unit}.service failed on" in host.lines("mail")[0]
+                until(host, lambda: lines(host, "mail"))
+                assert f"orchestrate-{unit}.service failed on" in lines(host, "mail")[0]
             else:
-                assert host.run(runs) == before
-                assert host.lines("mail") == []
+                assert shown(host, runs) == before
+                assert lines(host, "mail") == []
 
 
-def test_a_stop_is_one_signal_and_waits_for_the_stand_down(host: Host) -> None:
-    host.run("touch /var/tmp/long; systemctl start --no-block orchestrate-posts.service")
-    host.until(lambda: host.lines("starts"))
-    host.run("systemctl stop orchestrate-posts.service")
-    assert host.run("systemctl is-failed orchestrate-posts.service") == "inactive"
-    assert host.lines("signals") == ["TERM", "stood down"]
-    assert host.lines("mail") == []
+def test_a_stop_is_one_signal_and_waits_for_the_stand_down(host: LoneHost) -> None:
+    shown(host, "touch /var/tmp/long; systemctl start --no-block orchestrate-posts.service")
+    until(host, lambda: lines(host, "starts"))
+    shown(host, "systemctl stop orchestrate-posts.service")
+    assert shown(host, "systemctl is-failed orchestrate-posts.service") == "inactive"
+    assert lines(host, "signals") == ["TERM", "stood down"]
+    assert lines(host, "mail") == []
 
 
-def test_the_timer_starts_its_service_and_no_second_beside_it(host: Host) -> None:
-    host.run("echo 0 > /var/tmp/code; touch /var/tmp/long")
+def test_the_timer_starts_its_service_and_no_second_beside_it(host: LoneHost) -> None:
+    shown(host, "echo 0 > /var/tmp/code; touch /var/tmp/long")
     host.write("/etc/systemd/system/orchestrate-posts.timer.d/soon.conf", EVERY_FIVE_SECONDS)
-    host.run("systemctl daemon-reload; systemctl start orchestrate-posts.timer")
-    host.until(lambda: host.lines("starts"))
+    shown(host, "systemctl daemon-reload; systemctl start orchestrate-posts.timer")
+    until(host, lambda: lines(host, "starts"))
     time.sleep(12)
-    assert host.lines("starts") == ["start"], "a second one beside the first"
-    host.run("rm /var/tmp/long")
-    host.until(lambda: len(host.lines("starts")) >= 2)
-    host.run("systemctl stop orchestrate-posts.timer")
+    assert lines(host, "starts") == ["start"], "a second one beside the first"
+    shown(host, "rm /var/tmp/long")
+    until(host, lambda: len(lines(host, "starts")) >= 2)
+    shown(host, "systemctl stop orchestrate-posts.timer")
 
 
-def test_a_job_gets_the_exit_code_of_the_unit_it_runs(host: Host) -> None:
-    host.run("echo 3 > /var/tmp/code")
-    said = host.run(
+def test_a_job_gets_the_exit_code_of_the_unit_it_runs(host: LoneHost) -> None:
+    shown(host, "echo 3 > /var/tmp/code")
+    said = shown(
+        host,
         "systemd-run --wait --collect --unit=orchestrate-job --property=KillMode=mixed "
         "--property=TimeoutStopSec=30min --property=StandardOutput=truncate:/var/tmp/out --setenv=PATH "
-        "/usr/local/bin/orchestrate post-bulk-index 2>&1; echo code $?"
+        "/usr/local/bin/orchestrate post-bulk-index 2>&1; echo code $?",
     )
     assert said.endswith("code 3"), said

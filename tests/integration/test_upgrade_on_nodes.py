@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -291,11 +291,8 @@ def _packages(lab: LabCluster, version: str) -> Packages:
 
 
 def _asked(lab: LabCluster, what: Callable[[LabClient], Any]) -> Any:
-    client = lab.client
-    try:
+    with closing(lab.client) as client:
         return what(client)
-    finally:
-        client.close()
 
 
 def _versions(lab: LabCluster) -> dict[str, str]:

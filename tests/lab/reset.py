@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from tests.lab.client import LabClient
@@ -27,12 +28,9 @@ def reset(cluster: LabCluster) -> None:
     cluster.stop_nodes(changed)
     cluster.start_nodes()
     cluster.wait_ready()
-    client = cluster.client
-    try:
+    with closing(cluster.client) as client:
         old = cluster.distribution
         clear(client, voting=not old.before(7), components=not old.before(7, 8))
-    finally:
-        client.close()
     cluster.wait_ready(status="green")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -181,11 +182,8 @@ class HostCluster:
             self.wait_host(host.name)
             self._restore_service(host.name)
         self.wait_ready()
-        client = LabClient(self.admin)
-        try:
+        with closing(LabClient(self.admin)) as client:
             clear(client)
-        finally:
-            client.close()
         self.wait_ready(status="green")
 
     def _restore_service(self, name: str) -> None:
