@@ -54,6 +54,11 @@ PLAYBOOK: Final[Mapping[str, Any]] = {
 }
 
 
+def small_lab(version: str) -> LabCluster:
+    """Three nodes of a version with little memory, to be entered."""
+    return LabCluster.start(version=version, heap_mb=256)
+
+
 def loader(lab: LabCluster) -> Dialect:
     """How documents are sent to this version."""
     distribution = lab.distribution

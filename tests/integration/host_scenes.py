@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.hostlab.hosts import HostCluster
-from tests.integration.killing import FOUND
+from tests.integration.killing import DATA, FOUND
 from tests.integration.operating import Operator, ask, leases, lives, settings, starts
 from tests.lab.client import LabClient
-from tests.lab.seed import SeedIndex, seed
+from tests.lab.seed import seed
 
 FLAVOUR = "opensearch-2.19.0"
 """The quickest to boot, where a test is about hosts and not about versions."""
-DATA = (
-    SeedIndex(name="posts", shards=3, documents=300),
-    SeedIndex(name="people", shards=1, replicas=2, documents=100),
-)
 QUICK = {"stop": "20s", "start": "120s", "rejoin": "120s", "recover": "10m", "hold": "60s"}
 
 

@@ -34,16 +34,9 @@ class Extended:
         return {**self.lab.cluster_document(), **self.more}
 
 
-def restart(
-    lab: Described,
-    folder: Path,
-    *words: str,
-    playbook: Mapping[str, Any] | None = None,
-    race: Mapping[str, str] | None = None,
-    seconds: float = 1500.0,
-) -> tuple[int, list[dict[str, Any]]]:
-    """Run `orchestrate restart` to its end; the exit code and every JSON line."""
-    return orchestrate(lab, folder, "restart", *words, playbook=playbook, race=race, seconds=seconds)
+def restart(lab: Described, folder: Path, *words: str, **more: Any) -> tuple[int, list[dict[str, Any]]]:
+    """Run `orchestrate restart` to its end, as `orchestrate` below; the exit code and every JSON line."""
+    return orchestrate(lab, folder, "restart", *words, **more)
 
 
 def orchestrate(

@@ -376,44 +376,6 @@ def test_a_refused_password_of_the_environment_ends_the_run(night: Night, rotate
     assert night.left() == NOTHING
 
 
-def test_restore_with_a_refused_password_starts_the_node(night: Night) -> None:
-    run = killed_at_stop(night.operator, night.operator.write(), night.victim)
-    mistaken = replace(night.operator, password="wrong")  # noqa: S106  (it is wrong)
-    with Typed(mistaken, "restore", *PLAIN) as restore:
-        code = restore.end(300)
-    line = restore.find(REFUSAL)
-    night.show("3 restore with a refused password", line, restore.began)
-    assert code == 8, restore.text
-    assert line is not None, restore.text
-    assert night.operator.password_source in line.text
-    assert "waiting for a master" not in restore.text
-    assert re.search(rf"start(ing|ed)? .*{night.victim}|{night.victim}.*start", restore.text), restore.text
-    assert wait_until(night.is_up, seconds=300), restore.text
-    assert advised(restore.text, "restore")[:2] == ["restore", run]
-    right = night.operator.orchestrate(*advised(restore.text, "restore"), *PLAIN)
-    assert right.returncode == 0, right.stdout + right.stderr
-    assert night.left() == NOTHING
-
-
-def test_restore_with_a_refused_password_and_no_changes(night: Night) -> None:
-    file = night.operator.write(playbook={"gates": [{"command": {"run": "echo not yet; false"}}]})
-    with Typed(night.operator, "restart", "--cluster", str(file), *PLAIN) as run:
-        run.wait_for("not yet")
-        run.kill()
-    mistaken = replace(night.operator, password="wrong")  # noqa: S106  (it is wrong)
-    with Typed(mistaken, "restore", *PLAIN) as restore:
-        code = restore.end(300)
-    line = restore.find(REFUSAL)
-    night.show("3 the same, nothing was changed", line, restore.began)
-    assert code == 2, restore.text
-    assert line is not None, restore.text
-    assert night.operator.password_source in line.text
-    right = night.operator.orchestrate("restore", *PLAIN)
-    assert right.returncode == 0, right.stdout + right.stderr
-    assert night.left() == NOTHING
-    assert night.restarted() == set()
-
-
 def test_a_unit_that_does_not_start_is_retried_after_repair(night: Night) -> None:
     with misspelt(night.cluster, night.victim), readable_journal(night.cluster, night.victim):
         failed = fails_to_start(night, TYPO, "its account reads the journal")

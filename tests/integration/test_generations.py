@@ -32,6 +32,7 @@ from tests.integration.generations import (
     prepare,
     restarted_once,
     run,
+    small_lab,
     under_load,
 )
 from tests.integration.restarting import held_by, orchestrate
@@ -57,12 +58,6 @@ UPGRADES = (
     ("opensearch-2.19.0", "opensearch-3.1.0"),
     ("opensearch-3.1.0", "opensearch-3.3.0"),
 )
-
-
-@contextmanager
-def _lab(version: str) -> Iterator[LabCluster]:
-    with LabCluster.start(version=version, heap_mb=256) as lab:
-        yield lab
 
 
 @in_generations
@@ -94,7 +89,7 @@ def test_nodes_of_1_7_without_names_are_restarted_by_address(tmp_path: Path, sho
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_command_on_each_generation_under_load(tmp_path: Path, show: Show, version: str) -> None:
     story = Story(version)
-    with _lab(version) as lab:
+    with small_lab(version) as lab:
         everything(lab, tmp_path, story)
     show(str(story))
 
@@ -104,7 +99,7 @@ def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, show: Show) -> None:
     """Nodes on both sides of 7.8: the lease is one by every endpoint, and lives through the upgrade."""
     story = Story("7.5.2 and 7.17.28")
     record = LeaseRecord(epoch=1, run="r1", owner="ops@here", process="b/1/2", started="2026-11-01T00:00:00Z")
-    with _lab("7.5.2") as lab:
+    with small_lab("7.5.2") as lab:
         before = prepare(lab)
         _upgraded(lab, "es1")
         for holder, other in (("es1", "es2"), ("es2", "es1")):
@@ -133,7 +128,7 @@ def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, show: Show) -> None:
 def test_restarts_in_the_middle_of_an_upgrade(tmp_path: Path, show: Show, older: str, newer: str) -> None:
     """Upgraded nodes are restarted and put right; an older one is held, with nothing stopped or left."""
     story = Story(f"{older} to {newer}")
-    with _lab(older) as lab:
+    with small_lab(older) as lab:
         before = prepare(lab)
 
         def all_of_it() -> None:

@@ -145,19 +145,6 @@ def test_the_master_dies_by_itself_while_another_node_is_down(scene_on: SceneOn,
     scene.assert_left({scene.victim, master})
 
 
-def test_a_restart_by_somebody_else_counts(scene_on: SceneOn) -> None:
-    scene = scene_on()
-    other = next(name for name in scene.cluster.names if name not in (scene.victim, scene.master))
-    scene.restart("--pause-after", "1", code=9)
-    paused = lives(scene.cluster)
-    scene.cluster.restart_host(other)
-    scene.cluster.wait_ready(status="green")
-    assert changed(paused, under_us := lives(scene.cluster)) == {other}
-    scene.run("resume", "--yes")
-    scene.assert_left(scene.cluster.names)
-    assert lives(scene.cluster)[other] == under_us[other]
-
-
 @pytest.mark.parametrize("flavour", ["9.1.0"])
 def test_only_due_nodes_restart_and_then_none(scene_on: SceneOn, flavour: str) -> None:
     scene = scene_on(flavour, reboot=True)

@@ -33,6 +33,7 @@ from tests.integration.generations import (
     assert_settings,
     prepare,
     settings_of,
+    small_lab,
     under_load,
 )
 from tests.integration.restarting import Begun, events, held_by, orchestrate
@@ -56,7 +57,7 @@ REMOVED = "gateway.expected_nodes"
 
 @pytest.fixture(scope="module")
 def packages() -> Iterator[Packages]:
-    with LabCluster.start(version=OLD, heap_mb=256) as lab:
+    with small_lab(OLD) as lab:
         prepare(lab)
         yield Packages(lab, NEW)
 
@@ -279,12 +280,6 @@ FEWEST_KILLS = 5
 """An upgrade of three nodes has more than two hundred seams."""
 
 
-@contextmanager
-def _lab(version: str) -> Iterator[LabCluster]:
-    with LabCluster.start(version=version, heap_mb=256) as lab:
-        yield lab
-
-
 def _packages(lab: LabCluster, version: str) -> Packages:
     roles = {"node.roles": ROLES[version]} if version in ROLES else {}
     return Packages(lab, version, settings=roles)
@@ -452,7 +447,7 @@ def test_a_cluster_is_upgraded_from_major_to_major(
 ) -> None:
     """Old indices are reindexed between the majors; each upgrade is disturbed in another way."""
     first, *others = versions
-    with _lab(first) as lab:
+    with small_lab(first) as lab:
         for older, version, way in zip(versions, others, WAYS, strict=False):
             lab.distribution = find_distribution(older)  # the load speaks to it, and to the next one
             story = Story(f"to {version}, {way.__name__}")
@@ -497,7 +492,7 @@ def _reindex(client: LabClient, name: str, major: str) -> None:
 @in_upgrades
 def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> None:
     """Made by 6.8, opened by 7.17, and not by 8."""
-    with _lab("6.8.23") as lab:
+    with small_lab("6.8.23") as lab:
         prepare(lab)
         for node in lab.nodes:
             lab.upgrade(node.name, "7.17.28")
@@ -520,7 +515,7 @@ def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> Non
 @pytest.mark.part(name="kills")
 def test_killed_again_and_again_every_step_runs_once(bastion_of: BastionOf) -> None:
     """SIGKILL, and resumed by a process that is killed too, until one comes to the end."""
-    with _lab("opensearch-2.19.0") as lab:
+    with small_lab("opensearch-2.19.0") as lab:
         before = killing.prepare(lab)
         packages = _packages(lab, "opensearch-3.1.0")
         book = {**killing.PLAYBOOK, "upgrade": packages.upgrade()}

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import urllib3
@@ -111,9 +110,7 @@ class Watcher:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:

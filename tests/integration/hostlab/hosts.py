@@ -114,11 +114,6 @@ class HostCluster:
             command = ("docker", "exec", "--interactive", host.container, "sh", "-c", "cat > /etc/node/users")
             docker.run(command, stdin=text)
 
-    def restart_host(self, name: str) -> None:
-        """`docker restart`: a restart that the program under test did not ask for."""
-        docker.run(("docker", "restart", "--time", "90", self.host(name).container), seconds=150)
-        self.wait_host(name)
-
     def boot_id(self, name: str) -> str:
         """The host's boot id, which the lab simulates: new at each start of the container."""
         return self.exec(name, "cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
@@ -174,9 +169,6 @@ class HostCluster:
             LabError: the cluster is not fit for another test.
         """
         for host in self.hosts:
-            state = docker.run(("docker", "inspect", "--format", "{{.State.Status}}", host.container))
-            if state.stdout.strip() == "paused":
-                docker.run(("docker", "unpause", host.container))
             docker.run(("docker", "start", host.container))
         for host in self.hosts:
             self.wait_host(host.name)
