@@ -26,6 +26,7 @@ from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.fakes.smtp import MailServer
 from tests.integration.alerting import WAIT_SECONDS, assert_none_is_there_twice, begins, ends
 from tests.integration.alerting import Alertmanager as Server
+from tests.integration.hostlab.hosts import wait_until
 from tests.simulation.play import cluster
 from tests.simulation.scene import ES3, Played, Scene, first, resume
 
@@ -35,6 +36,7 @@ BY_NODE: Final = {"instance": "{node}:9100"}
 OF_CLUSTER: Final = {"alertname": "ElasticsearchYellow"}
 SECRET: Final = "hunter2-hunter2"  # noqa: S105  (a test's own)
 T = TypeVar("T")
+awaited: Final = partial(wait_until, seconds=WAIT_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +66,21 @@ def test_a_lease_is_made_renewed_found_again_and_ended(
     first.wait()
     made = {one["id"]: one for one in server.live()}
     assert len(made) == 2
-    _await(lambda: any(one["event"] == "silence_renewed" for one in recorded))
+    assert wait_until(
+        lambda: any(one["event"] == "silence_renewed" for one in recorded), seconds=WAIT_SECONDS
+    )
     # Another process finds them; the thread of the first one is left behind, as a killed one is not.
     second = Silences(at, run_context(run="lease"), recorded.append, past, now=time.time)
     first.close(time.monotonic())
     second.see([_seen(3, "run_resumed")])
-    _await(lambda: len([one for one in recorded if one["event"] == "silence_renewed"]) > 4)
+    assert wait_until(
+        lambda: len([one for one in recorded if one["event"] == "silence_renewed"]) > 4, seconds=WAIT_SECONDS
+    )
     again = {one["id"]: one for one in server.live()}
     assert again.keys() == made.keys()
     assert all(again[name]["startsAt"] == made[name]["startsAt"] for name in made), "the original start"
     second.see([_seen(4, "wave_finished", number=1)])
-    _await(lambda: server.live() == [])
+    assert awaited(lambda: server.live() == [])
     kinds = [one["event"] for one in recorded]
     assert kinds.count("silence_created") == kinds.count("silence_ended") == 2
     second.close(time.monotonic() + 5)
@@ -94,13 +100,6 @@ def test_clocks_that_differ_silence_at_once(server: Server, ahead: float) -> Non
     run.close(time.monotonic() + 5)
     run.join()
     assert server.live() == []
-
-
-def _await(there: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not there():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 # Simulated runs -------------------------------------------------------------------------------------

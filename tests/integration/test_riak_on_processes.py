@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from tests.cli.console import SCRIPT
 from tests.integration.chains import Chain, kill_by_chance, kill_everywhere
+from tests.integration.hostlab.hosts import wait_until
 from tests.integration.killing import KILLED, Bastion, entered
 from tests.integration.nursery import Nursery
 from tests.integration.restarting import events, orchestrate
@@ -307,13 +307,6 @@ def three(tmp_path: Path) -> Iterator[RiakProcesses]:
         yield lab
 
 
-def await_file(path: Path) -> None:
-    limit = time.monotonic() + 60.0
-    while not path.exists():
-        assert time.monotonic() < limit, f"{path} was not made"
-        time.sleep(0.02)
-
-
 @in_riak
 def test_a_signal_ends_a_command_though_none_of_riak_answers(
     three: RiakProcesses, bastion_of: BastionOf, subtests: pytest.Subtests
@@ -338,7 +331,7 @@ def test_a_signal_ends_a_command_though_none_of_riak_answers(
             ) as begun:
                 try:
                     with three.silent() as asked:
-                        await_file(asked)
+                        assert wait_until(asked.exists, seconds=60), "no command was given"
                         begun.send_signal(number)
                         said, _ = begun.communicate(timeout=LIMIT_SECONDS)
                 finally:
@@ -351,7 +344,7 @@ def test_a_signal_ends_a_command_though_none_of_riak_answers(
         run = bastion.begin_restart()
         bastion.await_seam(run, entered("gated", node=""))  # where a node that is down holds it
         with three.silent() as asked:
-            await_file(asked)
+            assert wait_until(asked.exists, seconds=60), "no command was given"
             run.send_signal(signal.SIGTERM)
             assert bastion.end(run, LIMIT_SECONDS) == INTERRUPTED, bastion.story()
     assert "everything is restored" in bastion.said[-1], bastion.story()

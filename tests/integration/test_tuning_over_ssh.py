@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from orchestrator.model.tuning import (
 )
 from tests.fakes.host_kinds import debian
 from tests.fakes.host_tree import HostTree
+from tests.integration.hostlab.hosts import wait_until
 from tests.integration.sshd import QUICK, Sshd, make_key
 from tests.tools import as_nobody
 
@@ -252,15 +252,6 @@ def test_a_read_only_file_system_is_told_and_nothing_is_altered(make: Make, tmp_
     assert is_right(other)
 
 
-def wait_for(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def test_a_connection_that_goes_does_not_stop_the_change(make: Make, tmp_path: Path) -> None:
     machine = make("es1")
     gone = tmp_path / "gone"
@@ -272,16 +263,16 @@ def test_a_connection_that_goes_does_not_stop_the_change(make: Make, tmp_path: P
     )
     action = TuneHost(node=NodeName("es1"), tunable=SWAP, changes=changes)
     cutter = threading.Thread(
-        target=lambda: wait_for(gone.exists) and machine.sshd.signal_sessions(signal.SIGKILL)
+        target=lambda: wait_until(gone.exists, seconds=10) and machine.sshd.signal_sessions(signal.SIGKILL)
     )
     cutter.start()
     try:
         result = hosts.perform(action)
         cutter.join()
         assert isinstance(result, InDoubt), result
-        assert wait_for(machine.tree.at("/etc/sysctl.d/two.conf").exists)
+        assert wait_until(machine.tree.at("/etc/sysctl.d/two.conf").exists, seconds=10)
         machine.tree.without("tee")
-        assert wait_for(lambda: machine.tree.at("/etc/sysctl.d/two.conf").read_text() == "two")
+        assert wait_until(lambda: machine.tree.at("/etc/sysctl.d/two.conf").read_text() == "two", seconds=10)
         # Sent again, it finds itself done.
         again = hosts.perform(action)
         assert isinstance(again, Done)
