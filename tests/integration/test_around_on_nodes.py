@@ -252,7 +252,7 @@ def assert_messages_in_order(lines: list[dict[str, Any]], chat: ScriptedServer, 
     assert [asked.json["on"] for asked in chat.asked] == ["started", "gate_closed", "cleared", "done"]
     assert [str(one["Message-ID"]).partition("@")[0].split(".")[2] for one in mail.mails] == [*STORY]
     assert len({(one["Subject"], one["References"], one["In-Reply-To"]) for one in mail.mails}) == 1
-    assert len(events(lines, "notified")) == 8
+    assert len(events(lines, "notified")) == 9, "the hook at the end too"
     assert events(lines, "not_notified") == []
     assert SECRET not in json.dumps(lines)
 
