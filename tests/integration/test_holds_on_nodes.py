@@ -36,9 +36,10 @@ def settings(level: str, key: str, value: str | None) -> Change:
     return put("/_cluster/settings", {level: {key: value}})
 
 
-def index(name: str, *, shards: int = 3, replicas: int = 0) -> Change:
+def index(name: str, *, shards: int = 3, replicas: int = 0, **more: str) -> Change:
     """An index; without replicas and with three shards it has a copy on every node."""
-    return put(f"/{name}", {"settings": {"number_of_shards": shards, "number_of_replicas": replicas}})
+    settings = {"number_of_shards": shards, "number_of_replicas": replicas, **more}
+    return put(f"/{name}", {"settings": settings})
 
 
 def ruled(**rules: object) -> Change:
@@ -56,10 +57,16 @@ ALLOCATION = "cluster.routing.allocation"
 VOTING = "/_cluster/voting_config_exclusions"
 MAINTENANCE = "no_other_maintenance"
 FILTERED = "routing.allocation"
+LATER = "es3"
 NOT_BACK = ("copies_can_return", "index kept")
 HOLDS: Mapping[str, tuple[Change, Change, tuple[str, str]]] = {
     "an index without replicas": (
         index("bare"),
+        put("/bare", None, "DELETE"),
+        ("zero_replica_indices", "index bare"),
+    ),
+    "an index without replicas on a node of a later wave": (
+        index("bare", shards=1, **{f"{FILTERED}.require._name": LATER}),
         put("/bare", None, "DELETE"),
         ("zero_replica_indices", "index bare"),
     ),
@@ -109,6 +116,7 @@ def untouched(lab: LabCluster, before: Truth) -> None:
     assert after.leases == ()
 
 
+@pytest.mark.proves("no-replicas")
 def test_a_hold_is_found_before_any_change(
     process_cluster: ProcessCluster, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:

@@ -55,7 +55,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(4800), pytest.mark.part(name
 FLAPPING = "co1"
 SEVEN = (*SIX_IN_THREE, LabNode(name=FLAPPING, zone="a", roles=()))
 SIX = tuple(node.name for node in SIX_IN_THREE)
-DONE, HELD, INTERRUPTED = 0, 3, 5
+DONE, INTERRUPTED = 0, 5
 KILLS = 8
 REQUEST_ATTEMPTS = 3
 """How often the program sends one update to a cluster that refuses it before the update counts as refused."""
@@ -565,34 +565,6 @@ def _slow_restore(lab: LabCluster) -> Callable[[], None]:
 def _active_primaries(lab: LabCluster, index: str) -> int:
     health = lab.client.ask("GET", f"/_cluster/health/{index}", accept=(408,))
     return int(health["active_primary_shards"])
-
-
-@pytest.mark.proves("no-replicas")
-def test_a_run_that_cannot_finish_begins_only_by_flag(
-    process_cluster: ProcessCluster, bastion_of: BastionOf
-) -> None:
-    """An index without replicas is on the three nodes that would go last."""
-    lab = process_cluster(QUICKEST, nodes=SEVEN)
-    bastion, before = bastion_of(lab, document=EXPECTED, playbook=PLAYBOOK), prepare(lab)
-    last = ("es4", "es5", "es6")
-    settings = {
-        "number_of_shards": len(last),
-        "number_of_replicas": 0,
-        "routing.allocation.include._name": ",".join(last),
-        "routing.allocation.total_shards_per_node": 1,
-    }
-    lab.client.ask("PUT", "/bare", {"settings": {"index": settings}})
-    lab.wait_ready(status="green")
-    words = ("--output", "json", *ONLY_THE_SIX)
-    assert bastion.restart(*words) == HELD, bastion.story()
-    holds = [(hold["predicate"], hold["subject"]) for hold in events(bastion.said[-1], "hold")]
-    assert holds == [("zero_replica_indices", "index bare")], bastion.story()
-    assert waves(bastion.said[-1]) == [], bastion.story()
-    after = truth(lab)
-    assert (after.lives, after.settings, after.leases) == (before.lives, before.settings, ())
-    assert bastion.restart(*words, "--begin-anyway") == HELD, bastion.story()
-    assert "bare" in str(events(bastion.said[-1], "summary")), bastion.story()
-    assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2", "es3"])
 
 
 @pytest.mark.proves("refused-calls")
