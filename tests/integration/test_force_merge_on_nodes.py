@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
     from tests.lab.nodes import LabCluster
 
-# That nothing is merged twice is in `make test` too: test_merges_killed.py.
+# That nothing is merged twice is in `make test-merges` too: test_killed_everywhere.py.
 pytestmark = [pytest.mark.real, pytest.mark.part(name="merges")]
 
 QUICKEST = "opensearch-2.19.0"

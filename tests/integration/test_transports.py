@@ -1251,7 +1251,7 @@ def test_a_start_that_fails_is_refused_and_seen_as_failed(way: Way, service: Scr
 
 @local_alone
 def test_a_start_command_that_fails_is_refused_with_its_words(way: Way) -> None:
-    """Such a refusal is tried three times (`tests/simulation/test_steps_that_fail.py`)."""
+    """Such a refusal is tried three times (`tests/simulation/scenes/failing_steps.py`)."""
     for line, said in (
         ("/bin/sh -c 'oops {node}", "exit 2: "),
         ("echo no space left; exit 7", "exit 7: no space left"),

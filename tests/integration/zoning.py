@@ -179,7 +179,7 @@ class Vigil:
         """No document, no search, no shard; `went` were away, and never nodes of two zones together.
 
         What would make each fail: a shard whose two copies were stopped together (all of them: the pair in
-        `test_zones_on_hosts.py` shows it), a second wave before the first is back (nodes of two zones), nodes
+        `test_waves_on_nodes.py` shows it), a second wave before the first is back (nodes of two zones), nodes
         of a wave one after the other, or a watcher that slept (a wave that was never read as away).
         """
         seen, told = self.watcher.seen, self.told()
