@@ -52,7 +52,7 @@ PARTS: Final = {
         "without servers: every field of an answer, every step of tuning, a solver's optimum, the site",
         ("docs", "orchestrator"),
     ),
-    "merges": Part("merges of a bulk load on real nodes: whole, held, killed", _RUNS),
+    "merges": Part("merges of a bulk load on real nodes: whole, killed", _RUNS),
     "mixed": Part(
         "restarts in the middle of an upgrade by hand, from each version to the next", _ELASTICSEARCH
     ),

@@ -1,4 +1,4 @@
-"""`post-bulk-index` and `force-merge` on real nodes: merges, restarts, and what holds them.
+"""`post-bulk-index` and `force-merge` on real nodes: merges and restarts.
 
 The oracles ask the nodes: `_segments` for every copy of every shard, primary and replica, and each node's own
 log for how often it was started.
@@ -6,8 +6,6 @@ log for how often it was started.
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -18,9 +16,7 @@ import pytest
 from tests.integration.killing import QUICKEST, assert_restarted_once, truth
 from tests.integration.restarting import events, orchestrate
 from tests.integration.zoning import SIX_IN_THREE
-from tests.lab.bulk import KEEP_SEGMENTS, POSTS, BulkLoad, load, numbered
-from tests.lab.layout import THREE_ZONES
-from tests.lab.nodes import LabCluster
+from tests.lab.bulk import POSTS, BulkLoad, load, numbered
 from tests.lab.segments import CopySegments, count_segments, told
 
 if TYPE_CHECKING:
@@ -30,28 +26,15 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
 in_merges = pytest.mark.part(name="merges")
 
-HELD = 3
 MOST = 5
 STEP = ("post-bulk-index", "--index", "posts-*")
 FEW = BulkLoad(indices=numbered("posts", 3), documents=9000, shards=1, documents_per_request=250)
-LONG = BulkLoad(
-    indices=("posts-01",),
-    documents=6000,
-    shards=1,
-    replicas=0,
-    documents_per_request=250,
-    document_words=200,
-    settings=KEEP_SEGMENTS,
-)
 PUT_RIGHT = {"force_merge": {"put_right": {"refresh_interval": "1s", "translog_durability": "request"}}}
-DISK_BYTES = 192 << 20
-HIGH_WATERMARK = 0.9
-"""The servers' default: of a path's bytes, at most so many are used."""
 
 
-def most_segments(client: LabClient, indices: str = "posts-*") -> int:
+def most_segments(client: LabClient) -> int:
     """Of any copy."""
-    return max(copy.most for copy in count_segments(client, indices))
+    return max(copy.most for copy in count_segments(client, "posts-*"))
 
 
 def test_the_step_merges_and_restarts_and_a_second_does_nothing(
@@ -144,61 +127,3 @@ def test_300_000_documents_come_to_five_segments_a_copy(
 
 def _holds(lines: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
     return {(line["predicate"], line["subject"]): line["evidence"] for line in events(lines, "hold")}
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, in a file: this needs root, as the rest of the lab's hosts do."""
-    image, mounted = tmp_path / "disk.img", tmp_path / "disk"
-    mounted.mkdir()
-    with image.open("wb") as file:
-        file.truncate(DISK_BYTES)
-    _run("mkfs.ext4", "-q", "-m", "0", str(image))
-    _run("mount", "-o", "loop", str(image), str(mounted))
-    try:
-        for folder in (tmp_path, *tmp_path.parents[:3], mounted):
-            folder.chmod(folder.stat().st_mode | 0o055)  # the nodes run as an account of their own
-        yield mounted
-    finally:
-        _run("umount", "--lazy", str(mounted))
-
-
-def _run(*words: str) -> None:
-    subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603  (constants and own paths)
-
-
-@in_merges
-def test_a_disk_without_room_for_the_merge_is_refused(small_disk: Path, tmp_path: Path, show: Show) -> None:
-    measured = {"cluster.routing.allocation.disk.threshold_enabled": "true"}  # the lab's own nodes do not
-    alone = THREE_ZONES[:1]
-    with (
-        LabCluster.start(
-            version=QUICKEST, nodes=alone, directory=small_disk / "lab", settings=measured
-        ) as lab,
-        closing(lab.client) as client,
-    ):
-        load(client, LONG)
-        segments = count_segments(client, "posts-01")
-        _fill(client, small_disk / "ballast", of_the_copy=0.5)
-        code, lines = orchestrate(lab, tmp_path, "force-merge", "--index", "posts-*")
-        assert (code, lines[-1]["outcome"]) == (HELD, "held"), "\n".join(map(str, lines))
-        evidence = _holds(lines)["disk_has_room", "index posts-01"]
-        assert "too little" in evidence
-        assert count_segments(client, "posts-01") == segments
-
-        (small_disk / "ballast").unlink()
-        code, lines = orchestrate(lab, tmp_path, "force-merge", "--index", "posts-*")
-        assert code == 0, lines
-        assert most_segments(client, "posts-01") <= MOST
-    show(evidence)
-
-
-def _fill(client: LabClient, ballast: Path, *, of_the_copy: float) -> None:
-    """Leave so much of the copy's bytes as room below the high watermark."""
-    node = next(iter(client.ask("GET", "/_nodes/stats/fs")["nodes"].values()))
-    path = node["fs"]["data"][0]
-    used = path["total_in_bytes"] - path["available_in_bytes"]
-    stats = client.ask("GET", "/posts-01/_stats/store")
-    room = int(stats["_all"]["total"]["store"]["size_in_bytes"] * of_the_copy)
-    with ballast.open("wb") as file:
-        file.write(b"\0" * (int(path["total_in_bytes"] * HIGH_WATERMARK) - used - room))
