@@ -28,7 +28,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
 from tests.cli.serving import serving
-from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, reply
+from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, hang, reply
 from tests.fakes.smtp import MailServer
 from tests.integration.alerting import (
     Alertmanager,
@@ -368,6 +368,92 @@ def test_killed_at_random_a_run_is_resumed_ten_times(
         made = alerts.silences()
     show("\n".join((f"seed {SEED}", *rows, watch.table(start))))
     assert_none_is_there_twice(made)  # how many were found again is printed: chance may leave none to find
+
+
+# Bad receivers --------------------------------------------------------------------------------------
+
+MEGABYTES: Final = 10_000_000
+WRONG: Final[Mapping[str, tuple[Answerer, Mapping[str, bytes]]]] = {
+    "hangs": (hang, {"EHLO": b""}),
+    "answers 500": (reply({}, status=500), {"MAIL": b"451 not now\r\n"}),
+    "redirects": (
+        reply({}, status=302, headers={"Location": "/elsewhere"}),
+        {"RCPT": b"551 not here, try <ops@elsewhere>\r\n"},
+    ),
+    "answers 10 MB": (reply(b"x" * MEGABYTES), {"EHLO": b"250-x\r\n" * (MEGABYTES // 7) + b"250 x\r\n"}),
+    "refuses 10 MB": (
+        reply(b"x" * MEGABYTES, status=400),
+        {"MAIL": b"550-no\r\n" * (MEGABYTES // 8) + b"550 no\r\n"},
+    ),
+}
+"""What a webhook and Alertmanager answer, and a mail server to a command."""
+
+
+def until_the_stops(lines: list[dict[str, Any]]) -> list[float]:
+    """Seconds from the start of each wave until a node is stopped: there a run waits for silences."""
+    found, begun = [], None
+    for line in lines:
+        if line["event"] == "wave_started":
+            begun = moment(line["ts"])
+        elif begun is not None and line["event"] == "action_confirmed" and line["action"]["verb"] == "stop":
+            found.append(moment(line["ts"]) - begun)
+            begun = None
+    return found
+
+
+def test_receivers_that_are_bad_change_no_times(
+    process_cluster: ProcessCluster,
+    tmp_path: Path,
+    show: Show,
+    subtests: pytest.Subtests,
+) -> None:
+    """The figures are for a reader: a machine that others use has no exact times."""
+    lab, _ = six(process_cluster)
+    rows = [f"{'receivers':16} the run  a node      until a node is stopped  the process"]
+
+    def run(what: str, keys: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+        before, begun = truth(lab), time.monotonic()
+        with Begun(Extended(lab, keys), tmp_path, "restart", playbook=BOOK) as run:
+            code, lines = run.end()
+            took, said = time.monotonic() - begun, run.said
+        assert code == 0, lines[-1]
+        assert_restarted_once(lab, before)
+        (end,) = events(lines, "run_finished")
+        assert end["outcome"] == "done"
+        (past,) = events(orchestrate(lab, tmp_path, "history")[1], "past_run")[-1:]
+        stop = ", ".join(f"{seconds:.1f}" for seconds in until_the_stops(lines))
+        times = f"{end['seconds']:5.1f} s {past['seconds_a_node']:5.1f} s  {stop:>25} s {took:10.1f} s"
+        rows.append(f"{what:16} {times}")
+        return said, lines
+
+    def spoilt(what: str, hook: str, mail_port: int, alertmanager: str) -> None:
+        with subtests.test(what=what):
+            said, lines = run(what, surroundings(hook, mail_port, alertmanager))
+            (warning,) = [line for line in said.splitlines() if "not delivered to" in line]
+            assert events(lines, "notified") == events(lines, "silence_created") == []
+            assert {one["target"] for one in events(lines, "not_notified")} == {"chat", "mail", alertmanager}
+            assert all(name in warning for name in ("chat", "mail", alertmanager)), warning
+            assert all(len(one["why"]) <= 300 for one in events(lines, "not_notified"))
+            rows[-1] += f"  {warning.partition('not delivered to ')[2]}"
+
+    run("none", {})
+    with (
+        ScriptedServer() as chat,
+        MailServer() as mail,
+        Alertmanager(folder=tmp_path / "alertmanager") as good,
+    ):
+        chat.on("/hook", reply({}))
+        said, _ = run("good", surroundings(f"{chat.url}/hook", mail.port, good.url))
+        assert "not delivered" not in said
+    spoilt("refuse", "http://127.0.0.1:1/hook", 1, "http://127.0.0.1:1")
+    for what, (answer, says) in WRONG.items():
+        with ScriptedServer() as web, MailServer(says=dict(says)) as mail:
+            web.on("/hook", answer)
+            web.on("/api/v2/silences", answer)
+            spoilt(what, f"{web.url}/hook", mail.port, web.url)
+            assert "/elsewhere" not in web.paths()
+    run("none", {})
+    show("\n".join(rows))
 
 
 # Ordinary mishaps -----------------------------------------------------------------------------------

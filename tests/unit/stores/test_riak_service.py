@@ -1,7 +1,7 @@
 """Stops, starts and readings of the host port, put to two nodes of the double as processes on this machine.
 
 The cluster file names both with one `riak.command`: the packaged one, whose exit codes are all 0. With the
-release's own, `tests/integration/test_riak_hastened.py` restarts whole clusters of processes.
+release's own, `tests/integration/test_riak_on_processes.py` restarts whole clusters of processes.
 """
 
 from __future__ import annotations
