@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -227,6 +228,11 @@ class OpenTransport:
 
     ended, opens = False, True
 
+    @property
+    def sock(self) -> OpenTransport:
+        """What carries it ends with it here."""
+        return self
+
     def open_session(self, *, timeout: float) -> SilentChannel:
         assert timeout
         if not self.opens:
@@ -320,31 +326,47 @@ class DeadJumpHost:
         self.released += 1
 
 
-def test_a_dead_jump_host_is_no_traceback() -> None:
-    """Neither of the one who asks nor of paramiko's thread, which would print it on the terminal."""
-    hop = Hop(
-        alias="riak1",
-        host="127.0.0.1",
-        port=22,
-        user="deploy",
-        key_names=("riak1",),
-        identities=(),
-        identities_only=True,
-        known_hosts=(),
-        use_agent=False,
-    )
-    jump = DeadJumpHost()
-    link = Link(hop, cast("Link", jump), Limits(), wait=lambda _seconds: None)
-    said: list[object] = []
+HOP = Hop(
+    alias="riak1",
+    host="127.0.0.1",
+    port=22,
+    user="deploy",
+    key_names=("riak1",),
+    identities=(),
+    identities_only=True,
+    known_hosts=(),
+    use_agent=False,
+)
+
+
+def tracebacks_of(link: Link) -> list[object]:
+    """What paramiko's threads would print on the terminal while the connection is not made."""
+    said, before = list[object](), {*threading.enumerate()}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(threading, "excepthook", said.append)
         with pytest.raises(LinkError):
             link.open_session()
         link.close()
-        for thread in threading.enumerate():
-            if isinstance(thread, paramiko.Transport):
-                thread.join()
-    assert (said, jump.released > 0) == ([], True)
+        for thread in {*threading.enumerate()} - before:
+            thread.join(60.0)
+    return said
+
+
+def test_a_dead_jump_host_is_no_traceback() -> None:
+    jump = DeadJumpHost()
+    assert tracebacks_of(Link(HOP, cast("Link", jump), Limits(), wait=lambda _seconds: None)) == []
+    assert jump.released > 0
+
+
+def test_a_proxy_command_of_another_account_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as `sudo ip netns exec`: it may not be signalled, and ends with its pipes."""
+
+    def kill(_pid: int, _signal: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", kill)
+    hop = replace(HOP, proxy_command="dd of=/dev/null")
+    assert tracebacks_of(Link(hop, None, Limits(banner=0.2), wait=lambda _seconds: None)) == []
 
 
 def test_a_retired_master_ends_with_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

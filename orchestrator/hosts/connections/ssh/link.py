@@ -109,7 +109,7 @@ class Link:
         with self._lock:
             self._drop()
             while self._retired:
-                self._retired.pop().close()
+                _end(self._retired.pop())
 
     def close(self) -> None:
         """Close it for good, and end any wait for another attempt."""
@@ -152,12 +152,12 @@ class Link:
                 del self._in_use[transport]
                 if transport in self._retired:
                     self._retired.remove(transport)
-                    transport.close()
+                    _end(transport)
 
     def _drop(self) -> None:
         gone, self._transport = self._transport, None
         if gone is not None:
-            gone.close()
+            _end(gone)
 
     def _take(self) -> paramiko.Transport:
         """The connection, made if needed; a limited number of attempts where another attempt can help.
@@ -374,6 +374,11 @@ class Link:
             )
 
 
+def _end(transport: paramiko.Transport) -> None:
+    transport.close()
+    transport.sock.close()  # paramiko leaves it open where the connection has ended by itself
+
+
 class _Tunnel:
     """The channel of a jump host that carries a connection, as paramiko uses a socket.
 
@@ -412,12 +417,16 @@ class _ProxyCommand(paramiko.ProxyCommand):
         )
 
     def close(self) -> None:
-        """End it; paramiko's signals a number that may be another process's by now."""
-        self.process.terminate()
+        """End it; paramiko's signals a number that may be another process's by now.
+
+        One of another account, such as `sudo ip netns exec`, may not be signalled: it ends with its pipes.
+        """
+        with contextlib.suppress(OSError):
+            self.process.terminate()
 
     def __del__(self) -> None:
         """End it with its pipes. Not in `close`, which paramiko calls while its thread still reads them."""
-        with contextlib.suppress(AttributeError), self.process:  # there is none where it could not be started
+        with contextlib.suppress(AttributeError, OSError), self.process:  # none where it could not be started
             self.process.kill()
 
 
