@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.engine import limits
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
-from orchestrator.engine.kinds.predicates import Predicate, Question, hold_in_words, holds
+from orchestrator.engine.kinds.predicates import Predicate, Question, hold_in_brief, holds
 from orchestrator.engine.largest_safe import Unit
 from orchestrator.engine.machines import machines_of
 from orchestrator.engine.progress import NodeProgress
@@ -237,7 +237,7 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     """Wait with allocation enabled, up to a limit; stand down at once when only the operator can help."""
     state = situation.state
     news = unrecorded(situation, refused)
-    first = hold_in_words(refused[0]) if refused else "no reading"
+    first = hold_in_brief(refused[0]) if refused else "no reading"
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
     away = any(hold.predicate in ABSENCE for hold in refused)  # it may clear when the member is back
     may_clear = away or situation.unread_for_now
@@ -273,13 +273,13 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     others = of_predicates(refused)
     limit = limits.hold(state)
     if (others or not refused) and limit is not None and limit.is_over(now):
-        return f"held for {limit.seconds:.0f} s by {hold_in_words(others[0]) if others else 'no reading'}"
+        return f"held for {limit.seconds:.0f} s by {hold_in_brief(others[0]) if others else 'no reading'}"
     closed = closed_gates(state, situation.seen) if gates_are_asked(state) else ()
     limit = limits.gate(state)
     if closed and limit is not None and limit.is_over(now):
-        return f"held for {limit.seconds:.0f} s by {hold_in_words(closed[0])}"
+        return f"held for {limit.seconds:.0f} s by {hold_in_brief(closed[0])}"
     too_long = _called_off_too_long(situation)
-    return f"{too_long}; now held by {hold_in_words(refused[0])}" if too_long and refused else too_long
+    return f"{too_long}; now held by {hold_in_brief(refused[0])}" if too_long and refused else too_long
 
 
 def let_go(situation: Situation) -> tuple[Event, ...]:

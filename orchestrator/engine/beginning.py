@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine.admit import ABSENCE, cured, pending_machines, question_of, refusals
-from orchestrator.engine.kinds.predicates import Predicate, aggregated, hold_in_words, holds
+from orchestrator.engine.kinds.predicates import Predicate, aggregated, hold_in_brief, holds
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, Hold, node_phase
@@ -77,7 +77,7 @@ def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
     for unit in (unit for wave in _planned_waves(situation) for unit in _held_alone(situation, rules, wave)):
         # Of a machine those that may not go alone; where each might, all of them.
         for held in (*_held_alone(situation, rules, replace(unit, machines=())),) or (unit,):
-            why = f"held at planning by {hold_in_words(holds(rules, question_of(situation, held))[0])}"
+            why = f"held at planning by {hold_in_brief(holds(rules, question_of(situation, held))[0])}"
             steps += [node_phase(name, NodePhase.PENDING, NodePhase.SKIPPED, why=why) for name in held.nodes]
     return tuple(steps)
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, question_of, refusals
-from orchestrator.engine.kinds.predicates import hold_in_words
+from orchestrator.engine.kinds.predicates import hold_in_brief
 from orchestrator.engine.node import RETURNS, Move, debt_in_words, is_next
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import RETRY_SECONDS, Decision, Situation, act, note, stand_down, wait
@@ -361,7 +361,7 @@ def held_by_recovery(situation: Situation, refused: tuple[Hold, ...]) -> Decisio
     first = next((hold for hold in refused if hold.predicate in _BY_RECOVERY), None)
     if first is None or not situation.state.recovering:
         return None
-    return _wait_again(situation.state, hold_in_words(first))
+    return _wait_again(situation.state, hold_in_brief(first))
 
 
 def _wait_again(state: RunState, why: str) -> Decision:

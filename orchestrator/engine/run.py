@@ -15,7 +15,7 @@ from orchestrator.engine import admit, beginning, changes, limits, recover, refu
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.every_kind import not_listed
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.kinds.predicates import by_same_reason, hold_in_words
+from orchestrator.engine.kinds.predicates import by_same_reason, hold_in_brief, hold_in_words
 from orchestrator.engine.left_over import left_over, texts
 from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
 from orchestrator.engine.phases import READS
@@ -591,7 +591,7 @@ def withheld(situation: Situation) -> Decision:
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
     if refused or unfit or situation.view is None:
-        why = hold_in_words(refused[0]) if refused else f"{unfit[0]} has changed since it was chosen"
+        why = hold_in_brief(refused[0]) if refused else f"{unfit[0]} has changed since it was chosen"
         news = gate_news(state, situation.seen)
         step = run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}")
         return note(*admit.of_predicates(refused), *news, step)

@@ -15,7 +15,7 @@ from orchestrator.engine import limits
 from orchestrator.engine.admit import let_go, overdue, unrecorded
 from orchestrator.engine.beginning import cannot_finish
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
-from orchestrator.engine.kinds.predicates import Question, hold_in_words, holds
+from orchestrator.engine.kinds.predicates import Question, hold_in_brief, holds
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -248,7 +248,7 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     first = next((hold for hold in refused if hold.predicate in lasting), None)
     over = overdue(situation, refused)
     if first is not None:
-        over = f"held by {hold_in_words(first)}"
+        over = f"held by {hold_in_brief(first)}"
     if over is None:
         return _held(situation, refused)
     return stand_down(
@@ -372,7 +372,7 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     """
     state, policy, now = situation.state, situation.policy, situation.now
     news = unrecorded(situation, refused)
-    first = hold_in_words(refused[0])
+    first = hold_in_brief(refused[0])
     unseen = next((one.target.index for one in state.merging.in_hand if _is_late(situation, one)), None)
     left = state.merges_left
     if unseen is not None and policy.merge is not None:

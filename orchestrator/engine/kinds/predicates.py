@@ -221,6 +221,12 @@ def hold_in_words(hold: Hold, shown: Callable[[str], str] = str) -> str:
     return f"{hold.predicate} ({', '.join(named)}{more}): {shown(hold.evidence)}"
 
 
+def hold_in_brief(hold: Hold) -> str:
+    """The same for a reason, which is shown shortened: the first subject, and the evidence of that one."""
+    more = f" and {hold.count - 1} more" if hold.count > 1 else ""
+    return f"{hold.predicate} ({hold.subject}{more}): {hold.evidence}"
+
+
 _NAMED: Final = 3
 """Subjects of a hold that are named where one evidence is enough; it is of the first."""
 

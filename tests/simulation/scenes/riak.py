@@ -329,7 +329,7 @@ _WAITING: Final = (
         of=_down_for_weeks, ends=HELD, says=FOUR, away=[FOUR], sent={"stop": 0}),
     ring("all_members_up: disabled with what follows, what waits for a node that is down still holds",
         of=_down_for_weeks, ends=HELD, away=[FOUR],
-        says=f"no_transfers (transfers by {ONE}, transfers by {TWO}): {FOUR} is down",
+        says=f"no_transfers (transfers by {ONE} and 1 more): {FOUR} is down",
         sent={"stop": 0}, **without("all_members_up", "ring_ready", "expected_nodes_present", QUORUM)),
     ring("waiting_partitions_go_alone: in sets of several nodes",
         of=partial(stuck, ONE, TWO, nodes=9), wanted=by_sets(), shows=_alone),
