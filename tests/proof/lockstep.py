@@ -13,7 +13,8 @@ take-overs, merges, upgrades, tuning and reboots are drawn among the rest.
 
 Each run that differs is named with what differs: `steps` (another verb, event, order or time), or the fields
 of events, such as `run_finished.message`, where all else is equal: that is how a change of wording shows.
-Exit status 1 if any run differs. If BEFORE needs packages of its own, name its interpreter by `--python`.
+Exit status 1 if any run differs or breaks a property. If BEFORE needs packages of its own, name its
+interpreter by `--python`.
 """
 
 from __future__ import annotations
@@ -32,9 +33,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tests.simulation.lived import AnyLife
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _CHUNK: Final = 50
@@ -49,12 +54,14 @@ class Lived:
 
     Attributes:
         end: outcome and attempts, or what was broken.
+        broken: a property did not hold, and its life ended there.
         trace: the digest of all that happened and was written.
         decisions: readings on which it decided.
     """
 
     seed: int
     end: str
+    broken: bool
     trace: str
     decisions: int
 
@@ -104,21 +111,27 @@ def live(first: int, runs: int) -> Iterator[Lived]:
         life = life_of(seed)
         try:
             told = life.live()
-            end = f"{told.outcome.value} after {told.attempts}"
-        except BrokenError as broken:
-            end = str(broken)
-        yield Lived(seed=seed, end=end, trace=life.trace(), decisions=decisions[seed])
+            end, broken = f"{told.outcome.value} after {told.attempts}", False
+        except BrokenError as wrong:
+            end, broken = str(wrong), True
+        trace = blake2b("\n".join(_story(life)).encode(), digest_size=8).hexdigest()
+        yield Lived(seed=seed, end=end, broken=broken, trace=trace, decisions=decisions[seed])
 
 
 def tell(seed: int) -> Iterator[str]:
     """What `Tree.told` reads."""
-    from orchestrator.runtime.codec import encode_record, to_text  # noqa: PLC0415  (as above)
     from tests.simulation.lived import BrokenError  # noqa: PLC0415
     from tests.simulation.wide import life_of  # noqa: PLC0415
 
     life = life_of(seed)
     with suppress(BrokenError):  # its end is compared, not its story
         life.live()
+    yield from _story(life)
+
+
+def _story(life: AnyLife) -> Iterator[str]:
+    from orchestrator.runtime.codec import encode_record, to_text  # noqa: PLC0415  (as above)
+
     happened = [(at, 0, f"{at:.6f} {what}") for at, what in life.world.story]
     for program in life.programs:
         records = (record for run in program.own_runs for record in program.written(run))
@@ -163,21 +176,23 @@ def _tree_of(commit: str, folder: Path, python: str) -> Tree:
     words = ("git", "-C", str(ROOT), "archive", commit)
     packed = subprocess.run(words, capture_output=True, check=False)  # noqa: S603  (git)
     if packed.returncode != 0:
-        raise SystemExit(packed.stderr.decode())
+        sys.stderr.write(packed.stderr.decode())
+        raise SystemExit(2)
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
         files.extractall(folder, filter="data")
     return Tree(folder, python)
 
 
 def compare(before: Tree, after: Tree, first: int, runs: int) -> int:
-    """Live the seeds in both and say what differs; how many runs do."""
-    differ, decisions, done, kinds = 0, 0, 0, Counter[str]()
+    """Live the seeds in both and say what differs; how many runs do, or were not compared to their end."""
+    differ, broken, decisions, done, kinds = 0, 0, 0, 0, Counter[str]()
     with ThreadPoolExecutor(2) as pool:
         for begin in range(first, first + runs, _CHUNK):
             count = min(_CHUNK, first + runs - begin)
             old, new = pool.map(lambda tree: tree.lived(begin, count), (before, after))  # noqa: B023  (used up here)
             for was, now in zip(old, new, strict=True):
                 done, decisions = done + 1, decisions + was.decisions
+                broken += was.broken or now.broken
                 if was != now:
                     differ += 1
                     told = pool.map(lambda tree: tree.told(was.seed), (before, after))  # noqa: B023  (as above)
@@ -186,9 +201,11 @@ def compare(before: Tree, after: Tree, first: int, runs: int) -> int:
                     say(f"seed {was.seed}: {was.end}; now {now.end}: {', '.join(found) or 'the end alone'}")
             sys.stderr.write(f"{done} of {runs} runs, {decisions} decisions, {differ} differ\n")
     say(f"{done} runs, {decisions} decisions: {differ} runs differ")
+    if broken:
+        say(f"{broken} broke a property, and were compared up to there alone")
     for kind, count in kinds.most_common():
         say(f"{count:6} {kind}")
-    return differ
+    return differ + broken
 
 
 def main() -> int:
@@ -203,6 +220,11 @@ def main() -> int:
     parser.add_argument("--live", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--tell", type=int, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
+    if wanted.live or wanted.tell is not None:
+        # Without `__init__.py` a package has parts wherever the path leads: nothing of another tree is taken.
+        import tests  # noqa: PLC0415
+
+        tests.__path__ = [str(Path.cwd() / "tests")]
     if wanted.live:
         for lived in live(*wanted.live):
             say(json.dumps({name: getattr(lived, name) for name in Lived.__slots__}))
@@ -218,8 +240,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         before, after = _tree_of(wanted.before, Path(folder), wanted.python), Tree(ROOT, sys.executable)
         if wanted.seed is not None:
-            say("\n".join(parting(before.told(wanted.seed), after.told(wanted.seed))))
-            return 0
+            found = parting(before.told(wanted.seed), after.told(wanted.seed))
+            say("\n".join(found) or "both live it alike")
+            return 1 if found else 0
         first = wanted.first + (FIRST if wanted.riak else 0)
         return 1 if compare(before, after, first, wanted.runs) else 0
 
