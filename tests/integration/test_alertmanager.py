@@ -1,4 +1,4 @@
-"""Silences in a real Alertmanager, of simulated runs that are killed at each request."""
+"""Silences in a real Alertmanager: of simulated runs that are killed at each request, and of real nodes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
 from orchestrator.around import beside, silence
 from orchestrator.around.beside import Beside
 from orchestrator.around.outbox import Outbox, Send
-from orchestrator.around.silence import LEASE_SECONDS, Silences
+from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
 from orchestrator.around.story import Message, Seen
 from orchestrator.around.ways import RunContext, sends
 from orchestrator.config.around import Alertmanager, Around, On, Target
@@ -27,8 +28,13 @@ from tests.fakes.smtp import MailServer
 from tests.integration.alerting import WAIT_SECONDS, assert_none_is_there_twice, begins, ends
 from tests.integration.alerting import Alertmanager as Server
 from tests.integration.hostlab.hosts import wait_until
+from tests.integration.killing import QUICKEST, assert_restarted_once, prepare
+from tests.integration.restarting import Begun, Extended, events, orchestrate
 from tests.simulation.play import cluster
 from tests.simulation.scene import ES3, Played, Scene, first, resume
+
+if TYPE_CHECKING:
+    from tests.integration.fixtures_processes import ProcessCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="around")]
 
@@ -300,3 +306,28 @@ def test_a_kill_at_any_call_doubles_nothing(
         with subtests.test(nth=nth, kind=killing.calls[nth - 1]), monkeypatch.context() as patched:
             played, _, _ = surroundings.story(patched, nth, when, early)
             surroundings.assert_told(played, 1, *TOLD)
+
+
+# Real nodes -----------------------------------------------------------------------------------------
+
+
+def test_a_killed_run_pages_within_its_lease_and_resume_takes_it(
+    process_cluster: ProcessCluster, server: Server, tmp_path: Path
+) -> None:
+    _end_all(server)
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    matchers = [BY_NODE, OF_CLUSTER]
+    described = Extended(lab, {"silence": {"alertmanager": {"url": server.url, "matchers": matchers}}})
+    with Begun(described, tmp_path, "restart", "--only", "es1") as run:
+        run.wait_for(lambda line: line.get("node") == "es1" and line.get("to") == "stopped")
+    left, at = {one["id"]: one for one in server.live()}, time.time()
+    assert len(left) == 2
+    assert all(ends(one) <= at + LEASE_SECONDS for one in left.values())
+    code, lines = orchestrate(described, tmp_path, "resume")
+    assert code == 0, lines[-1]
+    assert_restarted_once(lab, before, nodes=("es1",))
+    mine = [one for one in server.silences() if lines[0]["run"] in one["comment"]]
+    assert {one["id"] for one in mine} == left.keys(), "none was made twice"
+    assert sorted(one["silence"] for one in events(lines, "silence_ended")) == sorted(left)
+    assert all(one["until"] <= time.time() + AFTER_RECOVERY for one in events(lines, "silence_ended"))

@@ -1,4 +1,4 @@
-"""Riak on hosts over SSH, three nodes by a unit, two by `riak` alone: restarts and their traps.
+"""Riak on hosts over SSH, three nodes by a unit, two by `riak` alone: restarts, their traps, leases.
 
 The nodes are those of the double; sshd, systemd and sudo are real. One lab for the file; each test
 finds it at rest and leaves it so.
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.integration.hostlab.hosts import wait_until
-from tests.integration.restarting import orchestrate
+from tests.integration.restarting import Begun, orchestrate
 from tests.integration.riak_hosts import SCHEDULERS, RiakHosts, member, riak_hosts
 from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
 
@@ -25,9 +25,10 @@ pytestmark = [pytest.mark.docker, pytest.mark.part(name="riak"), pytest.mark.tim
 FEWER = SCHEDULERS - SCHEDULERS // 6
 SUDO_SECONDS = 60.0
 """The hosts' sudo ends a `riak stop` or `start` after 30 s: nobody else there can end what is root's."""
-DONE, FAILED = 0, 4
+DONE, FAILED, LEASED = 0, 4, 6
 DEADLINES = {"stop": "60s", "start": "60s", "rejoin": "60s", "recover": "5m", "hold": "60s"}
 """Those of a machine with much else to do; a test sets the one that it runs into."""
+FILES = "/var/tmp/orchestrate-lease.ring-*.json"
 Lines = list[dict[str, Any]]
 
 
@@ -83,6 +84,10 @@ class Operator:
         ended, lines = orchestrate(self, self.folder, command, *words, playbook=self.book)
         assert ended == code, json.dumps(lines[-6:], indent=1)
         return lines
+
+    def begun(self, command: str, *words: str) -> Begun:
+        """The same while the test does something."""
+        return Begun(self, self.folder, command, *words, playbook=self.book)
 
 
 def only(host: str) -> tuple[str, str]:
@@ -257,3 +262,36 @@ def test_a_stop_of_a_node_stopped_by_others_is_no_failure(lab: RiakHosts, tmp_pa
     operator.orchestrate("restart", *only("riak2"))
     assert lab.starts() == {**before, "riak2": before["riak2"] + 1}
     assert set(lab.limits().values()) == {2}
+
+
+def test_a_second_operator_may_restore_only_a_dead_run(lab: RiakHosts, tmp_path: Path) -> None:
+    """Each has a state file of their own: a majority of the hosts decides."""
+    for name in ("anna", "ben"):
+        (tmp_path / name).mkdir()
+    anna = Operator(folder=tmp_path / "anna", lab=lab)
+    ben = Operator(folder=tmp_path / "ben", lab=lab, user="tuner")
+    assert lab.riak("riak1", f"admin transfer-limit {member('riak1')} 3").returncode == 0
+    found, before = lab.limits(), lab.starts()
+
+    def records() -> dict[str, dict[str, Any]]:
+        """The lease's last file, by host."""
+        said = {name: lab.exec(name, f"cat {FILES} 2>/dev/null; true") for name in lab.names}
+        return {name: json.loads(text.splitlines()[-1]) for name, text in said.items() if text}
+
+    with anna.begun("restart"):
+        assert wait_until(lambda: lab.starts() != before, seconds=120), "no node is restarted"
+        lines = ben.orchestrate("restart", code=LEASED)
+        assert "another run holds the lease on ring: run " in lines[-1]["message"]
+        kept = records()
+        assert sorted(kept) == sorted(lab.names)
+        record = kept["riak5"]["record"]
+        assert record["run"] in lines[-1]["message"]
+        assert {debt["found"] for debt in record["debts"]} == {"2", "3"}
+    # It was killed with the block.
+    ben.orchestrate("restore")
+    assert wait_until(lab.at_rest, seconds=120), "a node is not back"
+    assert lab.limits() == found
+    assert all(number - before[name] <= 1 for name, number in lab.starts().items())
+    # They log in with two accounts: Anna's file cannot be removed by Ben, so the lease is marked as released.
+    assert {each["lease"] for each in records().values()} == {"released"}
+    anna.orchestrate("restart", *only("riak3"))

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
+from orchestrator.hosts.survey import survey_script
 from orchestrator.model.hosts import Connect, Manager
 from orchestrator.redact import Redactor
 
@@ -49,6 +50,12 @@ def test_a_named_service_is_looked_for(tmp_path: Path) -> None:
     checks = check_host(missing, Connections(), reboot=False, redact=Redactor())
     assert [one.point for one in checks] == [*WAY, Point.SERVICE, Point.RIGHT_TUNE], "and no lock of verbs"
     assert checks[-2].grade is Grade.BAD
+
+
+def test_nothing_is_asked_about_stops_and_starts(tmp_path: Path) -> None:
+    script = survey_script(settings(tmp_path, "cassandra"), rights=True)
+    assert f"ask_sudo {LINE}" in script
+    assert not any(word in script for word in ("stop cassandra", "start cassandra", "may-lock"))
 
 
 def test_the_line_is_one_of_the_sudoers_file_of_tuning() -> None:
