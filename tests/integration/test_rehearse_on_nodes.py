@@ -113,6 +113,6 @@ def test_a_ring_is_rehearsed_as_it_is_and_left_alone(tmp_path: Path) -> None:
         assert lab.limits() == {name: 3 if name.startswith("dev2@") else 2 for name in names}
         assert third.riak("stop").returncode == 0
         code, lines = rehearsing.run("rehearse", "--cluster", rehearsing.file(), "--seed", "0")
-        assert code == HELD
+        assert code == HELD, lines[-1]
         assert "all_members_up" in {predicate for predicate, _ in held_by(lines)}
         assert not third.alive
