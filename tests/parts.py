@@ -38,7 +38,7 @@ _RUNS: Final = ("orchestrator/engine", "orchestrator/runs", "orchestrator/runtim
 PARTS: Final = {
     "airflow": Part("tasks in a real Airflow", ("orchestrator/airflow",)),
     "around": Part(
-        "messages, silences, metrics and alert rules of runs: real receivers, kills at each call",
+        "messages, silences, metrics and alert rules of runs: real receivers, bad ones, kills at each call",
         ("configs/observability", "orchestrator/around", "orchestrator/runs"),
     ),
     "browser": Part("live pages in a real browser", ("orchestrator/serve", "orchestrator/view/report")),

@@ -7,6 +7,8 @@ by a name of the kernel's that ends with the process, however that ends.
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import socket
 from collections import deque
@@ -18,23 +20,21 @@ soon the near end of somebody's connection, on a machine on which many talk."""
 _BLOCK: Final = 500
 """Ports. Forty processes find a block each."""
 _mine: Final[deque[int]] = deque()
-"""Those given out least lately come first."""
+"""Of a claimed block, those that nobody was given. A child of this process claims a block of its own."""
+os.register_at_fork(after_in_child=_mine.clear)
 
 
 def free_ports(count: int) -> list[int]:
-    """So many that nobody listens on, and that no other process of tests is given while this one lives.
+    """So many that nobody listens on, and that nobody else is given while this process lives.
 
     Raises:
         LookupError: other processes have claimed the rest.
     """
     found: list[int] = []
-    tried = 0
     while len(found) < count:
-        if tried == len(_mine):
+        if not _mine:
             _claim()
-        port = _mine[0]
-        tried += 1
-        _mine.rotate(-1)
+        port = _mine.popleft()
         if _is_free(port):
             found.append(port)
     return found
@@ -46,19 +46,21 @@ def free_port() -> int:
 
 
 def _claim() -> None:
-    """Have one more block, whose ports come next."""
+    """Have one more block."""
     starts = list(_PORTS[::_BLOCK])
     for start in random.SystemRandom().sample(starts, len(starts)):
         claim = socket.socket(socket.AF_UNIX)
         try:
             claim.bind(f"\0ports-of-tests-{start}")
-        except OSError:
+        except OSError as error:
             claim.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
             continue
         claim.detach()  # it stays open until the process ends
-        _mine.extendleft(reversed(range(start, start + _BLOCK)))
+        _mine.extend(range(start, start + _BLOCK))
         return
-    raise LookupError(f"every block of {_BLOCK} ports in {_PORTS} is claimed or in use")
+    raise LookupError(f"every block of {_BLOCK} ports in {_PORTS} is claimed")
 
 
 def _is_free(port: int) -> bool:

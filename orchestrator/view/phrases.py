@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final, assert_never
 
-from orchestrator.engine.kinds.predicates import hold_in_words
+from orchestrator.engine.kinds.predicates import hold_by_name, hold_in_words
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
@@ -126,13 +126,9 @@ def _down(state: RunState) -> str:
     return "; ".join(f"{listed(names)} {what}" for what, names in by_step.items())
 
 
-def _more(hold: Hold) -> str:
-    return f" and {hold.count - 1} more" if hold.count > 1 else ""
-
-
 def holds_in_words(holds: tuple[Hold, ...]) -> str:
     """`2 holds: a (x), b (y)`, names only."""
-    names = ", ".join(f"{hold.predicate} ({hold.subject}{_more(hold)})" for hold in holds[:3])
+    names = ", ".join(map(hold_by_name, holds[:3]))
     more = f" and {len(holds) - 3} more" if len(holds) > 3 else ""  # noqa: PLR2004  (three are shown above)
     return f"{counted(len(holds), 'hold')}: {names}{more}"
 

@@ -91,7 +91,10 @@ def share_home(home: Path, target: Path, who: Account) -> Path:
 
 def free_ports(count: int) -> tuple[Ports, ...]:
     """Ports on the loopback address without a listener, for so many nodes."""
-    picked = ports.free_ports(2 * count)
+    try:
+        picked = ports.free_ports(2 * count)
+    except LookupError as none:
+        raise LabError(f"{none}: end other tests and labs") from none
     pairs = zip(picked[::2], picked[1::2], strict=True)
     return tuple(Ports(http=http, transport=transport) for http, transport in pairs)
 

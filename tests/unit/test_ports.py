@@ -34,6 +34,16 @@ def test_no_two_processes_are_given_the_same_port() -> None:
     assert len(every) == len(set(every)) == COUNT * (PROCESSES + 1)
 
 
-def test_a_port_is_given_again_only_after_all_others() -> None:
-    once = free_ports(COUNT // 4)
-    assert not set(once) & set(free_ports(COUNT // 4))
+def test_no_port_is_given_twice_nor_by_a_child() -> None:
+    """A node that is down keeps its port, however many others are given out meanwhile."""
+    given = free_ports(COUNT) + free_ports(COUNT)
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writes, b" ".join(b"%d" % port for port in free_ports(COUNT // 4)))
+        os._exit(0)
+    os.waitpid(child, 0)
+    given += [int(port) for port in os.read(reads, 1 << 16).split()] + free_ports(COUNT // 4)
+    os.close(reads)
+    os.close(writes)
+    assert len(given) == len(set(given)) == COUNT * 5 // 2

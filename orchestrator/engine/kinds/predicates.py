@@ -223,8 +223,13 @@ def hold_in_words(hold: Hold, shown: Callable[[str], str] = str) -> str:
 
 def hold_in_brief(hold: Hold) -> str:
     """The same for a reason, which is shown shortened: the first subject, and the evidence of that one."""
+    return f"{hold_by_name(hold)}: {hold.evidence}"
+
+
+def hold_by_name(hold: Hold) -> str:
+    """`predicate (subject and 2 more)`, without evidence."""
     more = f" and {hold.count - 1} more" if hold.count > 1 else ""
-    return f"{hold.predicate} ({hold.subject}{more}): {hold.evidence}"
+    return f"{hold.predicate} ({hold.subject}{more})"
 
 
 _NAMED: Final = 3
