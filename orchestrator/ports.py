@@ -21,6 +21,7 @@ from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import (
     Activity,
     ClusterView,
+    ClusterWatch,
     Disk,
     HealthView,
     HostView,
@@ -29,12 +30,12 @@ from orchestrator.model.observation import (
     Observation,
     Recovery,
     SettingsView,
+    Watch,
 )
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.model.upgrade import HostReadiness, Upgrade, UpgradeView
-from orchestrator.model.watch import ClusterWatch, Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

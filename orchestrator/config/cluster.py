@@ -67,7 +67,7 @@ from orchestrator.config.spec import (
 from orchestrator.config.which_file import FileKind, read_as
 from orchestrator.config.yaml import Document, KeyPath
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.policy import Kind
 from orchestrator.untrusted import UntrustedValue, shortened
 

@@ -30,7 +30,7 @@ from orchestrator.config.spec import (
     matching,
     shape,
 )
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.policy import Together
 from orchestrator.untrusted import account, address
 

@@ -26,7 +26,7 @@ from orchestrator.config.selection import parse_due, require_consistent
 from orchestrator.config.upgrade import upgrade_to
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import Zone
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.policy import (
     ConfigurationManagement,
     Deadlines,

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from orchestrator.config.services import UsualService
 from orchestrator.config.spec import NO_PLACEHOLDER, PLACEHOLDERS, Name, Spec, Unset
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 from orchestrator.untrusted import address
 
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"

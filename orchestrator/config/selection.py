@@ -11,8 +11,7 @@ from orchestrator.config.faults import near
 from orchestrator.config.hosts import DataPath
 from orchestrator.config.spec import NOT_EMPTY
 from orchestrator.errors import UsageError
-from orchestrator.model.due import Due, DueFor
-from orchestrator.model.policy import Kind
+from orchestrator.model.policy import Due, DueFor, Kind
 
 _KNOWN: Final = ("version:V", DueFor.REBOOT.value, DueFor.CONFIG.value)
 _VERSION: Final = re.compile(r"\d{1,4}(\.\d{1,6}){1,3}")

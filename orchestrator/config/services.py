@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from orchestrator.config.spec import NodeCommandLine, Spec, Unset, matching
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 
 Unit = Annotated[
     str,

@@ -24,8 +24,7 @@ from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.action import SetReplicas
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Hold, HoldsCleared
-from orchestrator.model.gate_event import GATES_OPEN
+from orchestrator.model.event import GATES_OPEN, Event, Hold, HoldsCleared
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave, ZeroReplicas

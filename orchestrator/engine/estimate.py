@@ -16,10 +16,10 @@ from typing import Final
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
-from orchestrator.model.around_event import AroundEvent
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionSent,
+    AroundEvent,
     Event,
     NodeRecovered,
     PhaseEntered,
@@ -29,9 +29,9 @@ from orchestrator.model.event import (
     RunResumed,
     RunStarted,
     WaveFinished,
+    WaveGaveWay,
     WaveStarted,
 )
-from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Prediction, Usual

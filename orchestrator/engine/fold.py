@@ -50,28 +50,23 @@ from orchestrator.model.action import (
     TuneHost,
     WriteSettings,
 )
-from orchestrator.model.around_event import Surrounding
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
-from orchestrator.model.gate_event import GATES_OPEN, AlertsAtStart, GateClosed, GateOpened, GatesPassed
-from orchestrator.model.handoff_event import HandoffLeftWaiting, HandoffWaits, NotHastened
-from orchestrator.model.host_event import (
-    AccessGranted,
-    AccessRefused,
-    Answered,
-    FellSilent,
-    HostEvent,
-    StartFailed,
+from orchestrator.model.event import (
+    GATES_OPEN,
+    ActionFailed,
+    AlertsAtStart,
+    BaselineRecorded,
+    GateClosed,
+    GateOpened,
+    GatesPassed,
+    Hold,
+    Overlapping,
+    Surrounding,
+    WaveGaveWay,
 )
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
+from orchestrator.model.frozen import replace
 from orchestrator.model.observation import MissingCopy
-from orchestrator.model.overlap import Overlapping, WaveGaveWay
-from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Instant
-from orchestrator.model.replacing import replace
-from orchestrator.model.tuning_event import TuningApplied, TuningMissed
-from orchestrator.model.turn import (
+from orchestrator.model.phase import (
     REBOOT,
     RESTART,
     TUNING,
@@ -79,12 +74,37 @@ from orchestrator.model.turn import (
     Doubt,
     Goal,
     Installing,
+    NodePhase,
+    Outcome,
     Owed,
+    Phase,
     Verb,
     Work,
 )
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Instant
 from orchestrator.model.upgrade import InstallState
-from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
+from orchestrator.model.work_event import (
+    AccessGranted,
+    AccessRefused,
+    Answered,
+    FellSilent,
+    HandoffLeftWaiting,
+    HandoffWaits,
+    HostEvent,
+    IndexMerged,
+    InstallEnded,
+    MergeBegun,
+    MergeDue,
+    MergeWarned,
+    NotHastened,
+    StartFailed,
+    TuningApplied,
+    TuningMissed,
+    Upgraded,
+    UpgradeMissed,
+    WritesRead,
+)
 
 _Shard: TypeAlias = tuple[str, int]
 """The uuid of an index and the number of a shard of it."""

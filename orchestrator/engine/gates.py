@@ -14,9 +14,23 @@ from typing import Final
 
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.engine.state import RunState
-from orchestrator.model.event import Event, Hold
-from orchestrator.model.gate import AlertmanagerGate, Gate, GateView, Since, alert_name, view_of_alerts
-from orchestrator.model.gate_event import GATES_OPEN, AlertsAtStart, GateClosed, GateOpened, GatesPassed
+from orchestrator.model.event import (
+    GATES_OPEN,
+    AlertsAtStart,
+    Event,
+    GateClosed,
+    GateOpened,
+    GatesPassed,
+    Hold,
+)
+from orchestrator.model.gate import (
+    AlertmanagerGate,
+    Gate,
+    GateView,
+    Since,
+    alert_name,
+    view_of_alerts,
+)
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Policy

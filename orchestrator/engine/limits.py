@@ -17,10 +17,9 @@ from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, Mark, NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.phase import Doubt, NodePhase, Phase, Verb
 from orchestrator.model.policy import Deadlines
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.turn import Doubt, Verb
 
 DOUBT_SECONDS: Final[Seconds] = 30.0
 """A verb whose connection was lost may reach a slow host later: until then it may still take effect."""

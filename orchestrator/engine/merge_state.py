@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.model.merge_event import (
+from orchestrator.model.frozen import replace
+from orchestrator.model.merging import MergeTarget, Writes
+from orchestrator.model.reading import Instant
+from orchestrator.model.work_event import (
     IndexMerged,
     MergeBegun,
     MergeDue,
@@ -13,12 +16,9 @@ from orchestrator.model.merge_event import (
     MergeWarned,
     WritesRead,
 )
-from orchestrator.model.merging import MergeTarget, Writes
-from orchestrator.model.reading import Instant
-from orchestrator.model.replacing import replace
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class MergeProgress:
     """One index of the run.
 
@@ -61,7 +61,7 @@ class MergeProgress:
         return self.begun is not None and not self.ended
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class Merging:
     """The merges of a run.
 

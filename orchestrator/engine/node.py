@@ -28,11 +28,10 @@ from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
-from orchestrator.model.host_event import StartFailed
-from orchestrator.model.phase import NodePhase
+from orchestrator.model.frozen import for_the_same_objects
+from orchestrator.model.phase import REBOOT, RESTART, TUNING, Goal, NodePhase, Verb, Work, in_order
 from orchestrator.model.reading import Unknown
-from orchestrator.model.remembered import for_the_same_objects
-from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, in_order
+from orchestrator.model.work_event import StartFailed
 
 
 class Move(Enum):

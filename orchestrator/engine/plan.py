@@ -32,7 +32,6 @@ from orchestrator.engine.upgrade import is_target
 from orchestrator.engine.waves import fewest_waves
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.due import numbers
 from orchestrator.model.event import (
     ActionConfirmed,
     Event,
@@ -48,7 +47,13 @@ from orchestrator.model.event import (
 from orchestrator.model.observation import ClusterView, Observation
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import FoundAndWanted, Plan, PlannedWave, Step, ValueToday, by_key
-from orchestrator.model.policy import DisabledPredicate, Policy, Strategy, Wave
+from orchestrator.model.policy import (
+    DisabledPredicate,
+    Policy,
+    Strategy,
+    Wave,
+    numbers,
+)
 from orchestrator.model.reading import Instant, Unknown
 
 Decide = Callable[[RunState, Observation, Instant], Decision]

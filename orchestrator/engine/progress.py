@@ -11,10 +11,9 @@ from typing import Final
 from immutables import Map
 
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.host_event import StartFailed
-from orchestrator.model.phase import NodePhase
+from orchestrator.model.phase import REBOOT, RESTART, Doubt, Goal, Installing, NodePhase, Owed, Work
 from orchestrator.model.reading import Instant
-from orchestrator.model.turn import REBOOT, RESTART, Doubt, Goal, Installing, Owed, Work
+from orchestrator.model.work_event import StartFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class ShardTaken:
         return replace(self, started=started) if started > self.started else self
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class NodeProgress:
     """One node of the run.
 

@@ -6,8 +6,8 @@ from orchestrator.engine.progress import IN_HAND, Mark, NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.phase import HooksOf, in_order
 from orchestrator.model.policy import Kind
-from orchestrator.model.turn import HooksOf, in_order
 
 
 def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:

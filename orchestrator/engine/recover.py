@@ -30,19 +30,20 @@ from orchestrator.model.event import (
     Hold,
     NodeRecovered,
     NotWaitedFor,
+    Overlapping,
     OwedAgain,
     RedExcused,
+    ShardUnderWay,
     WaveFinished,
+    WaveGaveWay,
     node_phase,
     run_phase,
 )
+from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import Recovery
-from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request, in_order
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import NOT_READ, Seconds, Unknown
-from orchestrator.model.remembered import for_the_same_objects
-from orchestrator.model.turn import in_order
 
 ALLOCATION_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`: after so many failures in a row the cluster leaves a copy unassigned."""

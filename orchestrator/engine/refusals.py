@@ -22,9 +22,9 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.event import ActionConfirmed, ActionFailed, Event
-from orchestrator.model.host_event import AccessGranted, AccessRefused
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Instant, Reading, Unauthorized, Unknown
+from orchestrator.model.work_event import AccessGranted, AccessRefused
 
 _RESTORES: Final = frozenset({Purpose.REASSIGN, Purpose.PUT_BACK})
 _WRITES: Final = (WriteSettings, ProbeSettings, SetReplicas, ClearVotingExclusions)

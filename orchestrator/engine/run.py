@@ -71,12 +71,10 @@ from orchestrator.model.event import (
     node_phase,
     run_phase,
 )
-from orchestrator.model.observation import ClusterView, Observation, ServiceState
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.observation import ClusterView, CopiesActive, MasterElected, Observation, ServiceState
+from orchestrator.model.phase import Goal, NodePhase, Outcome, Phase, Request, Work
 from orchestrator.model.policy import Kind, Wave, ZeroReplicas
 from orchestrator.model.reading import Instant, Seconds, Unknown
-from orchestrator.model.turn import Goal, Work
-from orchestrator.model.watch import CopiesActive, MasterElected
 
 _REPROBE_SECONDS: Final[Seconds] = 30.0
 """Seconds between tries of the settings update that changes nothing, while it is refused."""

@@ -9,8 +9,8 @@ from orchestrator.engine import limits
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.situation import Situation
 from orchestrator.model.observation import ServiceState
+from orchestrator.model.phase import Verb
 from orchestrator.model.reading import Unknown
-from orchestrator.model.turn import Verb
 
 
 class Sight(Enum):

@@ -13,8 +13,8 @@ from typing import Final
 from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.state import CLUSTER, RunState
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_event import Answered, FellSilent
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.work_event import Answered, FellSilent
 
 LATE_SECONDS: Final[Seconds] = 10.0
 """A longer reading is late: one of a busy cluster takes some seconds, one of a host less than one."""

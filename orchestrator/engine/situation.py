@@ -20,12 +20,18 @@ from orchestrator.engine.state import Absence, RunState
 from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Hold, Record, StandingDown, run_phase
-from orchestrator.model.observation import ClusterView, HostView, Look, Observation
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.observation import (
+    ClusterView,
+    ClusterWatch,
+    HostView,
+    Look,
+    NodesJoined,
+    Observation,
+    Watch,
+)
+from orchestrator.model.phase import Goal, NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds, Unknown
-from orchestrator.model.turn import Goal
-from orchestrator.model.watch import ClusterWatch, NodesJoined, Watch
 
 POLL_SECONDS: Final[Seconds] = 2.0
 """How long a decision listens before it reads again in any case: no reading in a wait is older."""

@@ -12,14 +12,13 @@ from orchestrator.engine.progress import IN_HAND, NodeProgress, Nodes, ShardTake
 from orchestrator.model import event as ev
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
-from orchestrator.model.handoff_event import HandoffLeftWaiting, HandoffWaits, WaitingPartition
+from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, Overlapping, ReplicasAdded
+from orchestrator.model.frozen import replace
 from orchestrator.model.observation import Level
-from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
 from orchestrator.model.reading import Instant, Refusal, Seconds
-from orchestrator.model.replacing import replace
+from orchestrator.model.work_event import HandoffLeftWaiting, HandoffWaits, WaitingPartition
 from orchestrator.next_command import next_command
 
 SettingKey = tuple[Level, str]
@@ -57,7 +56,7 @@ class Silence:
     took: Seconds | None = None
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class RefusedAccess:
     """Credentials that the cluster refuses.
 
@@ -99,7 +98,7 @@ NOT_BEGUN: Final = ev.RunStarted(
 """Before the first event of a journal."""
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class Unrestored:
     """Changes in the cluster that the run has to restore. The lease's record repeats them.
 
@@ -129,7 +128,7 @@ class Unrestored:
         return tuple(sorted(self.settings.items(), key=lambda one: (one[0][0].value, one[0][1])))
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class ProcessState:
     """What a new process forgets: it begins with a fresh one.
 
@@ -178,7 +177,7 @@ class ProcessState:
     state: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class Failing:
     """A verb that failed and was not confirmed since.
 
@@ -191,7 +190,7 @@ class Failing:
     since: Instant
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class PhaseState:
     """What a new phase of the run forgets, and a new process too: each begins with a fresh one.
 
@@ -251,7 +250,7 @@ class WaitingHandoff:
         return dataclasses.replace(self, since=at) if concerned else self
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class RunState:
     """Everything that a decision may use of the past.
 

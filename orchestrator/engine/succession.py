@@ -11,11 +11,10 @@ from orchestrator.engine.merge_state import doubted
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress, Nodes
 from orchestrator.engine.state import PhaseState, ProcessState, RunState
 from orchestrator.model.event import RestoreBegun, RunResumed
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.frozen import replace
+from orchestrator.model.phase import Doubt, Goal, Installing, NodePhase, Phase, Verb
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
-from orchestrator.model.replacing import replace
-from orchestrator.model.turn import Doubt, Goal, Installing, Verb
 
 
 def _in_doubt(state: RunState, event: RunResumed | RestoreBegun, at: Instant) -> RunState:

@@ -18,11 +18,10 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Event, WorkDone
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.phase import TUNING, NodePhase, Phase, Work
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, OnFailure, TuningProfile
-from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
-from orchestrator.model.turn import TUNING, Work
+from orchestrator.model.work_event import TuningApplied, TuningEvent, TuningMissed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

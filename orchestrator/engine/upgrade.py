@@ -17,15 +17,13 @@ from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.model.action import HostAction, RunInstall
 from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import Node
-from orchestrator.model.due import numbers
 from orchestrator.model.event import Event
 from orchestrator.model.observation import HostView
-from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Policy
+from orchestrator.model.phase import VERSION, Installing, NodePhase, Owed, Work, step_name
+from orchestrator.model.policy import Policy, numbers
 from orchestrator.model.reading import Unknown
-from orchestrator.model.turn import VERSION, Installing, Owed, Work, step_name
 from orchestrator.model.upgrade import InstallState, InstallView, Upgrade
-from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
+from orchestrator.model.work_event import InstallEnded, Upgraded, UpgradeMissed
 
 _FAULTS: Final = {
     InstallState.FAILED: "it failed",

@@ -18,10 +18,15 @@ from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
+from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Kind, Policy, Strategy, Wave
-from orchestrator.model.remembered import for_the_same_objects
+from orchestrator.model.policy import (
+    Kind,
+    Policy,
+    Strategy,
+    Wave,
+)
 
 _AWAY: Final = 4
 """The place of a node that is no member now, after the elected master."""

@@ -16,7 +16,7 @@ from orchestrator.hosts import script
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import paths_of
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import HostChanges
+from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Unknown
 
 _REBOOT, _KERNELS, _FILES = "reboot", "kernels", "files"

@@ -16,7 +16,7 @@ from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, REBOOT, TUNE, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
 

@@ -15,7 +15,7 @@ from orchestrator.hosts.facts_frames import CUT_OFF, Answer, Output, read_answer
 from orchestrator.hosts.facts_script import asked_files, asked_queue, asked_services, unit_name, unit_of
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.model.host_facts import (
+from orchestrator.model.host import (
     LEAF,
     MULTIPATH,
     PATH,

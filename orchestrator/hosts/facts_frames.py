@@ -13,7 +13,7 @@ from typing import Final
 
 from orchestrator.hosts.connection import LEFT_OUT
 from orchestrator.hosts.facts_script import FILE_BYTES, SECOND_STAGE
-from orchestrator.model.host_facts import FileText
+from orchestrator.model.host import FileText
 from orchestrator.model.reading import Reading, Unknown
 
 CUT_OFF: Final = "the host's answer was cut off here"

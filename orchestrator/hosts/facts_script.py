@@ -20,7 +20,7 @@ from orchestrator.hosts import script
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.hosts.tuning.boot_files import shell_text
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 
 FILE_BYTES: Final = 64 * 1024
 """Limit of one file; no kernel value and no settings file is longer."""

@@ -20,7 +20,7 @@ from orchestrator.hosts.managers.docker import DOCKER
 from orchestrator.hosts.managers.manager import SYSTEMCTL
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 from orchestrator.model.reading import Reading, Unknown
 
 LIMIT_SECONDS: Final = 120.0

@@ -15,7 +15,7 @@ from orchestrator.hosts.connection import CommandResult, Connection, Trouble, Un
 from orchestrator.hosts.programs import Found
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, Right
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.reading import Seconds
 
 _ACCOUNT, _PROGRAMS = "account", "programs"

@@ -60,8 +60,7 @@ from orchestrator.model.action import (
     TuneHost,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_facts import HostFacts
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect, HostFacts
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile

@@ -13,8 +13,8 @@ from orchestrator.hosts.readings import unread
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.phase import step_name
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import HostReadiness, Upgrade
 from orchestrator.redact import Redactor, end_of
 from orchestrator.sudo_question import ASK_SUDO, NEVER_ASKS

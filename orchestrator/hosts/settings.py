@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from orchestrator.errors import ConfigError
 from orchestrator.model.action import ActionResult
 from orchestrator.model.cluster import NodeName, require_address
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Reading, Seconds
 from orchestrator.untrusted import UntrustedValue, account, in_path, unit

@@ -13,7 +13,7 @@ from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.programs import Found
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.sudo_question import ASK_SUDO, NEVER_ASKS

@@ -28,7 +28,7 @@ from orchestrator.hosts.tuning.boot_files import part_name
 from orchestrator.hosts.tuning_script import describe_changes, read_outcome, tuning_script
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.host import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.redact import Redactor, beginning_of

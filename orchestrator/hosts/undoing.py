@@ -15,7 +15,7 @@ from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.hosts.tuning.boot import is_of_boot, is_part, is_shared, other_parts
 from orchestrator.hosts.tuning.boot_files import NAME, PARTS
 from orchestrator.hosts.tuning_script import is_own_folder
-from orchestrator.model.host_facts import NOT_TEXT, HostFacts, ServiceFacts
+from orchestrator.model.host import NOT_TEXT, HostFacts, ServiceFacts
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.tuning import (
     BlockChange,

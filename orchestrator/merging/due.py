@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from orchestrator.merging.settling import changes, left_behind
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.merging import (
     BulkIndex,
     BulkView,
@@ -21,6 +20,7 @@ from orchestrator.model.merging import (
     MergeTarget,
 )
 from orchestrator.model.observation import ClusterView
+from orchestrator.model.work_event import IndexMerged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

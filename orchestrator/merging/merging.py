@@ -34,11 +34,11 @@ from orchestrator.merging.rules import MERGE_RULES, NOT_WRITTEN, not_counted, wr
 from orchestrator.model.action import Action, ForceMerge
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, run_phase
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.work_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 
 _TIMES: Final = 3
 """A merge that ends without an effect is sent this often; then a copy cannot be merged."""

@@ -24,12 +24,11 @@ from orchestrator.engine.situation import (
 from orchestrator.merging.belief import not_to_be_believed
 from orchestrator.model.action import Action, Flush, RefreshIndex, SetIndexSettings, action_target
 from orchestrator.model.event import RunFinished, run_phase
-from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.merging import BulkIndex, BulkView, LoaderSettings
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.observation import ClusterView, CopiesActive
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Unknown
-from orchestrator.model.watch import CopiesActive
+from orchestrator.model.work_event import MergeWarned
 
 REPLICAS, REFRESH, DURABILITY = (
     "index.number_of_replicas",

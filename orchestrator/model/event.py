@@ -8,40 +8,268 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from orchestrator.model.action import Action, Purpose
-from orchestrator.model.around_event import AroundEvent
 from orchestrator.model.cluster import Health, Incarnation, NodeName, require_address
-from orchestrator.model.gate_event import GateEvent
-from orchestrator.model.handoff_event import HandoffEvent
-from orchestrator.model.host_event import HostEvent
-from orchestrator.model.lease_event import (
-    Deposed as Deposed,  # noqa: PLC0414  (this module exports all events; also the next three)
-)
-from orchestrator.model.lease_event import (
-    LeaseEvent,
-)
-from orchestrator.model.lease_event import (
-    LeaseLost as LeaseLost,  # noqa: PLC0414
-)
-from orchestrator.model.lease_event import (
-    LeaseRegained as LeaseRegained,  # noqa: PLC0414
-)
-from orchestrator.model.lease_event import (
-    LeaseTaken as LeaseTaken,  # noqa: PLC0414
-)
-from orchestrator.model.merge_event import MergeEvent
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, MissingCopy, SettingValue
-from orchestrator.model.overlap import Overlapping, WaveGaveWay
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.phase import HooksOf, NodePhase, Outcome, Phase, Request, Work
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.prediction import Forecast
 from orchestrator.model.reading import Instant, Refusal, Seconds
-from orchestrator.model.tuning_event import TuningEvent
-from orchestrator.model.turn import HooksOf, Work
-from orchestrator.model.upgrade_event import UpgradeEvent
+from orchestrator.model.work_event import HandoffEvent, HostEvent, MergeEvent, TuningEvent, UpgradeEvent
+
+# The lease ------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTaken:
+    """The run holds the lease.
+
+    Attributes:
+        epoch: of the lease; it begins at 1 again after a release, and orders nothing.
+        takeover: it replaced an expired lease of another process.
+        takes_over: the run whose lease and pending changes this run takes over; None if there is none.
+        ordinal: number of this lease among all that were taken with this state: runs are ordered by it, and
+            by no clock. None in the journal of an earlier version, which has no `takes_over` either.
+    """
+
+    epoch: int
+    holder: str
+    takeover: bool = False
+    takes_over: str | None = None
+    ordinal: int | None = None
+    event: Literal["lease_taken"] = "lease_taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLost:
+    """The lease is lost. No node is stopped any more; starts and restores continue."""
+
+    reason: str
+    event: Literal["lease_lost"] = "lease_lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRegained:
+    """A lease that could not be refreshed for a while is held again. Stops are possible."""
+
+    holder: str
+    event: Literal["lease_regained"] = "lease_regained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deposed:
+    """Another process took over this run's lease, and with it every unrestored change.
+
+    From now on this process writes no setting and stops no node. It starts only nodes that it stopped itself,
+    that are down, and that are not in `in_hand`.
+
+    Attributes:
+        successor: the run that took over; our own id where another process resumed this run. (In JSON, `run`
+            is the record's own field.)
+        owner: `user@host` of that process.
+        epoch: epoch of its lease; 0 where only the journal shows the takeover.
+        in_hand: nodes that the other process has to start from now on.
+    """
+
+    successor: str
+    owner: str
+    epoch: int
+    in_hand: tuple[NodeName, ...] = ()
+    event: Literal["deposed"] = "deposed"
+
+
+LeaseEvent: TypeAlias = LeaseTaken | LeaseLost | LeaseRegained | Deposed
+
+
+# Gates: which closed, which opened, the alerts at the start, and all readings before a stop.
+# ------------------------------------
+
+
+GATES_OPEN: Final = "gates_open"
+"""The predicate that a closed gate does not meet. The gate's name is the subject."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateClosed:
+    """A gate is closed or (not `readable`) cannot be read, which counts as closed. No node is stopped.
+
+    A gate that alerts close has another such event when these alerts change.
+
+    Attributes:
+        subjects: the alerts that close it, at most five; `count`: how many they are. Empty for other gates.
+    """
+
+    gate: str
+    evidence: str
+    readable: bool = True
+    count: int = 0
+    subjects: tuple[str, ...] = ()
+    event: Literal["gate_closed"] = "gate_closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOpened:
+    """A closed gate has opened and no longer holds the run."""
+
+    gate: str
+    evidence: str
+    event: Literal["gate_opened"] = "gate_opened"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertsAtStart:
+    """The alerts that fired when the run began: while they keep firing, they do not close the gate.
+
+    Attributes:
+        alerts: by fingerprint, when each began to fire (Unix seconds, by the server); silenced and inhibited
+            ones included.
+    """
+
+    gate: str
+    alerts: Mapping[str, Instant]
+    event: Literal["alerts_at_start"] = "alerts_at_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatesPassed:
+    """All gates were open at the last reading before a stop. Contains each gate's evidence by name."""
+
+    gates: Mapping[str, str]
+    event: Literal["gates_passed"] = "gates_passed"
+
+
+GateEvent: TypeAlias = GateClosed | GateOpened | AlertsAtStart | GatesPassed
+
+
+# Waves that overlap with the recovery of earlier waves (`overlap_recovery`).
+# ------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaveGaveWay:
+    """With `overlap_recovery`: the wave is back, and the next may start while copies still recover.
+
+    Attributes:
+        copies: not started yet, of any wave.
+    """
+
+    number: int
+    copies: int
+    event: Literal["wave_gave_way"] = "wave_gave_way"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardUnderWay:
+    """A shard with a copy that is recovering or moving.
+
+    Attributes:
+        nodes: those that have a copy of it or are getting one.
+    """
+
+    index: str
+    number: int
+    nodes: tuple[NodeName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlapping:
+    """The last reading before the stop of a wave that does not wait for earlier waves.
+
+    Attributes:
+        number: of the wave that stops.
+        unassigned: copies beyond the baseline that are not being allocated; 0 by the predicate.
+        shards: shards that recover, none of them on the wave by the predicate: `index`, `number`, and the
+            `nodes` that have a copy or are getting one.
+    """
+
+    number: int
+    unassigned: int
+    shards: tuple[ShardUnderWay, ...]
+    event: Literal["overlapping"] = "overlapping"
+
+
+# What surrounds a run: messages and silences. They change nothing of its state.
+# ------------------------------------
+
+
+class Surrounding:
+    """What these events have in common: the run itself is as it was."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notified(Surrounding):
+    """A message was sent, or with `on` = `annotation` an annotation. `resume` does not send it again.
+
+    Attributes:
+        target: its name, without secrets.
+        on: what it is about, as in `notify`.
+        of: sequence of the event that it is about.
+        reference: the id of an annotation.
+    """
+
+    target: str
+    on: str
+    of: int
+    reference: str = ""
+    event: Literal["notified"] = "notified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotNotified(Surrounding):
+    """A message was not sent, or perhaps not: `why`. With `on` = `silence`, alerts could not be silenced."""
+
+    target: str
+    on: str
+    of: int
+    why: str
+    event: Literal["not_notified"] = "not_notified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceCreated(Surrounding):
+    """Alerts of a wave are silenced, by a lease that the run renews.
+
+    Attributes:
+        silence: its id in Alertmanager.
+        matchers: the alerts that it silences.
+        until: when it ends unless it is renewed.
+    """
+
+    wave: int
+    silence: str
+    matchers: str
+    until: Instant
+    event: Literal["silence_created"] = "silence_created"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceRenewed(Surrounding):
+    """A silence lasts longer: the nodes of its wave are not back yet. A resumed run has found it again."""
+
+    wave: int
+    silence: str
+    until: Instant
+    event: Literal["silence_renewed"] = "silence_renewed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceEnded(Surrounding):
+    """A silence is over, or ends by itself at `until` and is not renewed any more."""
+
+    wave: int
+    silence: str
+    until: Instant
+    why: str
+    event: Literal["silence_ended"] = "silence_ended"
+
+
+AroundEvent: TypeAlias = Notified | NotNotified | SilenceCreated | SilenceRenewed | SilenceEnded
+
 
 SCHEMA_VERSION = 1
 """Raised when an event changes so that an older, released program cannot read it; see ADR 1."""

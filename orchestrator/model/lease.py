@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName, require_address
 from orchestrator.model.event import ReplicasAdded
-from orchestrator.model.turn import HooksOf
+from orchestrator.model.phase import HooksOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,12 @@
-"""Names of the phases. The legal transitions are one literal table in `engine/phases.py`."""
+"""Phases of a run and of a node, and the turn of a node. `engine/phases.py` has the legal transitions."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Final
+
+from orchestrator.model.reading import Instant
 
 
 class Phase(Enum):
@@ -62,3 +66,121 @@ class Request(IntEnum):
     PAUSE = 1
     STOP = 2
     INTERRUPT = 3
+
+
+# One node's turn: its owed work, its current goal, and which verb may still take effect.
+# ------------------------------------
+
+
+class Work(Enum):
+    """Kinds of owed work of a node."""
+
+    __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
+
+    RESTART = "restart"
+    HOOK = "hook"
+    INSTALL = "install"
+    TUNING = "tuning"
+    REBOOT = "reboot"
+    VERSION = "version"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owed:
+    """One item of owed work.
+
+    Attributes:
+        number: which hook, for `HOOK` (`while_stopped`) and `UNDO` (`after_recovery`); which step, for
+            `INSTALL`; 0 for all others.
+    """
+
+    work: Work
+    number: int = 0
+
+    def __str__(self) -> str:
+        if self.work is Work.INSTALL:
+            return step_name(self.number)
+        name = _NUMBERED.get(self.work)
+        return f"{name} {self.number}" if name else str(self.work.value)
+
+
+def step_name(number: int) -> str:
+    """An install step for people, who count from one as in `step 1 of 2`."""
+    return f"install step {number + 1}"
+
+
+_NUMBERED: Final = {
+    Work.HOOK: "hook while_stopped",
+    Work.UNDO: "hook after_recovery",
+}
+
+RESTART = Owed(work=Work.RESTART)
+TUNING = Owed(work=Work.TUNING)
+REBOOT = Owed(work=Work.REBOOT)
+VERSION = Owed(work=Work.VERSION)
+
+
+def in_order(owed: frozenset[Owed]) -> tuple[str, ...]:
+    """Name owed work in the order in which a turn does it: `restart`, `hook while_stopped 0`."""
+    order = list(Work)
+    return tuple(str(item) for item in sorted(owed, key=lambda item: (order.index(item.work), item.number)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HooksOf:
+    """Whose `after_recovery` hooks return nodes to service. Names alone, since a hook may hold a secret.
+
+    Attributes:
+        run: the run that took the nodes out of service.
+        playbook: the name of its playbook.
+    """
+
+    run: str
+    playbook: str
+
+    def __str__(self) -> str:
+        return f"run {self.run} (playbook {self.playbook})"
+
+
+class Goal(Enum):
+    """The current goal for a node."""
+
+    RESTART = "restart"
+    BRING_UP = "bring up"
+
+
+class Verb(Enum):
+    """Verbs that take a node down and may take effect after their connection was lost."""
+
+    STOP = "stop"
+    REBOOT = "reboot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A verb that was sent and whose effect has not been seen yet.
+
+    Attributes:
+        since: when it was sent, or when a new process took over the run.
+        accepted: the host accepted it in this process. False: it may never have arrived.
+        heard: the host accepted it in this process or an earlier one, so it is done once the node is back.
+    """
+
+    verb: Verb
+    since: Instant
+    accepted: bool = False
+    heard: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installing:
+    """An install step that was sent and whose end no reading has shown yet.
+
+    Attributes:
+        since: when it was sent.
+    """
+
+    number: int
+    ticket: str
+    since: Instant

@@ -21,7 +21,7 @@ from orchestrator.model.event import Event, Record
 from orchestrator.model.observation import EVERYTHING
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.plan import Plan
-from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+from orchestrator.model.work_event import TuningApplied, TuningMissed
 from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection, Watched
 from orchestrator.runs.find_run import Wanted, find_run

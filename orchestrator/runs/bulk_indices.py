@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from orchestrator.errors import UsageError
 from orchestrator.merging.due import PastMerges, leftovers, merge_targets, nodes_due
 from orchestrator.model.event import RunStarted
-from orchestrator.model.merging import BulkView, LoaderLeftover
+from orchestrator.model.merging import BulkView, LoaderLeftover, Resolution, ResolvedIndex
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Unknown
-from orchestrator.model.resolution import Resolution, ResolvedIndex
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateMissing

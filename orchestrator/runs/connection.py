@@ -20,14 +20,13 @@ from orchestrator.config.secrets import SecretReference
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import HostChanges
 from orchestrator.model.event import Record
 from orchestrator.model.gate import Gate
+from orchestrator.model.merging import Resolution
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.policy import HostChanges, Kind, Policy
 from orchestrator.model.reading import Instant, Reading
-from orchestrator.model.resolution import Resolution
 from orchestrator.next_command import next_command
 from orchestrator.ports import Clock, ClusterPort, GatePort, HostPort, LeasePort, Listener, Reporter
 from orchestrator.runtime.asking import RequestWatch

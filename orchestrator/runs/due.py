@@ -12,10 +12,14 @@ from typing import Final
 from orchestrator.engine.upgrade import to_upgrade
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import DueFor, HostChanges, reasons
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import (
+    DueFor,
+    HostChanges,
+    Policy,
+    reasons,
+)
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.connection import Connection
 from orchestrator.view.text import listed, stamp_seconds

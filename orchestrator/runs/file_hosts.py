@@ -19,8 +19,8 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.hosts.settings import HostSettings, Secret, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import HostChanges
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
+from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.runs.comparison import leaves
 from orchestrator.runtime.gates.command import Ran

@@ -34,12 +34,11 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.registry import RULES
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import HostChanges
 from orchestrator.model.gate import CommandGate, Gate
+from orchestrator.model.merging import Resolution
 from orchestrator.model.observation import ClusterView, Look
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import HostChanges, Policy
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.model.resolution import Resolution
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, ClusterLeasePort
 from orchestrator.redact import Redactor

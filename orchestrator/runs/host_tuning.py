@@ -16,7 +16,7 @@ from orchestrator.model.action import ActionResult, Done, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile
-from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+from orchestrator.model.work_event import TuningApplied, TuningMissed
 from orchestrator.runs.tuned_hosts import TunedHosts, TuningPort
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 

@@ -13,9 +13,8 @@ from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, OrchestratorError, UsageError
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.event import GateClosed, Record, RunStarted
 from orchestrator.model.gate import alert_name
-from orchestrator.model.gate_event import GateClosed
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy
 from orchestrator.owners import verdict_on

@@ -21,16 +21,14 @@ from orchestrator.engine.plan import NO_ACCESS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import HostChanges
-from orchestrator.model.event import BaselineRecorded, Event, Record, RunResumed, RunStarted
+from orchestrator.model.event import AlertsAtStart, BaselineRecorded, Event, Record, RunResumed, RunStarted
 from orchestrator.model.gate import Gate
-from orchestrator.model.gate_event import AlertsAtStart
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.merging import Resolution, ResolvedIndex
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import LeasePlace
+from orchestrator.model.policy import HostChanges, LeasePlace
 from orchestrator.model.reading import Instant, Reading, Seconds
-from orchestrator.model.resolution import Resolution, ResolvedIndex
 from orchestrator.ports import ClusterPort, GatePort, HostPort, LeasePort, Listener
 from orchestrator.runs.connection import DataPaths, PolicySource, RunJournal
 from orchestrator.runtime import tables

@@ -15,8 +15,7 @@ from orchestrator.config.around import Around
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, OrchestratorError
-from orchestrator.model.around_event import NotNotified
-from orchestrator.model.event import Event, Record
+from orchestrator.model.event import Event, NotNotified, Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.ports import Clock, Reporter

@@ -13,8 +13,7 @@ from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.action import ActionResult, HostAction
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_facts import HostFacts
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect, HostFacts
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile

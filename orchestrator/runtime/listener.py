@@ -6,8 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
+from orchestrator.model.observation import Watch
 from orchestrator.model.reading import Seconds
-from orchestrator.model.watch import Watch
 from orchestrator.ports import ClusterPort, HostPort
 from orchestrator.runtime.clock import SystemClock
 

@@ -30,9 +30,8 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkView
-from orchestrator.model.observation import Look
+from orchestrator.model.observation import ClusterWatch, CopiesActive, Look, MasterElected, NodesJoined
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Refusal, Seconds, Unauthorized, Unknown
-from orchestrator.model.watch import ClusterWatch, CopiesActive, MasterElected, NodesJoined
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import (
     allocation,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.model.event import AlertsAtStart
 from orchestrator.model.gate import (
     AlertmanagerGate,
     FiringAlert,
@@ -16,7 +17,6 @@ from orchestrator.model.gate import (
     alert_name,
     view_of_alerts,
 )
-from orchestrator.model.gate_event import AlertsAtStart
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.simulation.parts import GateState, SimGate
 from orchestrator.simulation.world import World

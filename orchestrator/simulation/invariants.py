@@ -43,14 +43,12 @@ from orchestrator.model.event import (
     WaveStarted,
     WorkDone,
 )
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import RESTART, Goal, NodePhase, Outcome, Owed, Phase, Verb, Work, in_order
 from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.reading import Seconds
 from orchestrator.model.tuning import BOOT
-from orchestrator.model.tuning_event import TuningApplied, TuningMissed
-from orchestrator.model.turn import RESTART, Goal, Owed, Verb, Work, in_order
 from orchestrator.model.upgrade import InstallState
-from orchestrator.model.upgrade_event import InstallEnded, Upgraded
+from orchestrator.model.work_event import InstallEnded, TuningApplied, TuningMissed, Upgraded
 
 _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
 """Longer than a master needs for a settings update, including its own time-outs."""

@@ -8,9 +8,9 @@ from typing import Final
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.model.action import ForceMerge, RebootHost, SetIndexSettings, StopNode
 from orchestrator.model.event import PhaseEntered, RunFinished, WaveStarted
-from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.reading import Seconds
+from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.simulation import invariants
 from orchestrator.simulation.invariants import Invariant, Step
 

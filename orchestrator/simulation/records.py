@@ -9,8 +9,8 @@ from typing import Final
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import Watch
 from orchestrator.model.reading import Instant, Reading, Seconds, Unauthorized, Unknown
-from orchestrator.model.watch import Watch
 from orchestrator.simulation.cluster import LOGIN_REFUSED, SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.hosts import SimulatedHosts

@@ -10,10 +10,10 @@ from orchestrator.engine.estimate import last_of_run, seconds_of, whole_turns
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
-from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.phase import Outcome
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.work_event import IndexMerged
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import prediction_object
 from orchestrator.view.text import counted, duration, listed, stamp, stamp_seconds, table

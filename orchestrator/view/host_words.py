@@ -12,17 +12,17 @@ from orchestrator.engine.situation import needed
 from orchestrator.engine.state import CLUSTER, RunState, Silence
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed
-from orchestrator.model.host_event import (
+from orchestrator.model.reading import Instant, Refusal, Seconds
+from orchestrator.model.work_event import (
     AccessGranted,
     AccessRefused,
     Answered,
     FellSilent,
     HostEvent,
+    InstallEnded,
     StartFailed,
+    TuningMissed,
 )
-from orchestrator.model.reading import Instant, Refusal, Seconds
-from orchestrator.model.tuning_event import TuningMissed
-from orchestrator.model.upgrade_event import InstallEnded
 from orchestrator.untrusted import one_line
 from orchestrator.view.text import duration, listed
 

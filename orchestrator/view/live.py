@@ -29,34 +29,46 @@ from rich.text import Text
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
-from orchestrator.model.around_event import Notified, NotNotified, SilenceRenewed
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
+    AlertsAtStart,
     Deposed,
     Event,
+    GateClosed,
+    GateOpened,
+    GatesPassed,
     GoodReading,
     Hold,
     HoldsCleared,
     LeaseLost,
     NodeRecovered,
+    Notified,
+    NotNotified,
     PhaseEntered,
     Record,
     Requested,
     Rescued,
     SecondFailure,
+    SilenceRenewed,
     StandingDown,
     StoodDown,
     WaveFinished,
 )
-from orchestrator.model.gate_event import AlertsAtStart, GateClosed, GateOpened, GatesPassed
-from orchestrator.model.handoff_event import HandoffWaits, NotHastened
-from orchestrator.model.host_event import AccessRefused, FellSilent, StartFailed
-from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.tuning_event import TuningMissed
+from orchestrator.model.work_event import (
+    AccessRefused,
+    FellSilent,
+    HandoffWaits,
+    IndexMerged,
+    MergeWarned,
+    NotHastened,
+    StartFailed,
+    TuningMissed,
+    WritesRead,
+)
 from orchestrator.untrusted import visible
 from orchestrator.view.host_words import said_lines
 from orchestrator.view.model import screen_of

@@ -11,9 +11,8 @@ from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.model.cluster import Health, NodeName
-from orchestrator.model.event import Event, NodeRecovered, WaveFinished
+from orchestrator.model.event import Event, NodeRecovered, WaveFinished, WaveGaveWay
 from orchestrator.model.observation import Recovery
-from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds

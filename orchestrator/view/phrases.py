@@ -10,8 +10,7 @@ from orchestrator.engine.kinds.predicates import hold_by_name, hold_in_words
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
-from orchestrator.model.event import Hold, RunStarted
-from orchestrator.model.gate_event import GATES_OPEN
+from orchestrator.model.event import GATES_OPEN, Hold, RunStarted
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction

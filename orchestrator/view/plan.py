@@ -19,11 +19,10 @@ from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
 from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import numbers
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.plan import FoundAndWanted, Plan, Step, ValueToday, by_key
-from orchestrator.model.policy import Kind
+from orchestrator.model.policy import Kind, numbers
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object, prediction_words, product

@@ -14,11 +14,9 @@ from orchestrator.model.action import ActionResult, ClusterAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold
 from orchestrator.model.merging import BulkView
-from orchestrator.model.observation import HealthView, Look, Recovery
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.observation import ClusterWatch, HealthView, Look, Recovery
+from orchestrator.model.phase import VERSION, NodePhase, Phase
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
-from orchestrator.model.turn import VERSION
-from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterPort, ClusterReadings
 from orchestrator.view.host_words import AccessLost, Silent, access_lost, silences
 from orchestrator.view.phrases import awaited

@@ -18,13 +18,13 @@ from orchestrator.model.event import (
     ActionSent,
     ClusterSampled,
     Event,
+    LeaseEvent,
     PhaseEntered,
     Record,
     RestoreBegun,
     RunStarted,
     StandingDown,
 )
-from orchestrator.model.lease_event import LeaseEvent
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds

@@ -26,12 +26,11 @@ from orchestrator.model.event import (
     SettingRestored,
     StoodDown,
 )
-from orchestrator.model.host_event import StartFailed
-from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.phase import VERSION, NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.turn import VERSION
+from orchestrator.model.work_event import StartFailed
 from orchestrator.view.advice import advice
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.merge_summary import (

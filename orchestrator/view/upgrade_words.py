@@ -7,11 +7,11 @@ from typing import Final, assert_never
 
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.model.action import RunInstall
+from orchestrator.model.phase import step_name
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Policy
-from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import InstallState
-from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeEvent, UpgradeMissed
+from orchestrator.model.work_event import InstallEnded, Upgraded, UpgradeEvent, UpgradeMissed
 from orchestrator.untrusted import one_line
 from orchestrator.view.text import listed
 

@@ -10,33 +10,44 @@ from typing import TypeAlias, assert_never
 
 from orchestrator.engine.kinds.riak.waiting import in_words
 from orchestrator.model import event as ev
-from orchestrator.model.around_event import (
+from orchestrator.model.event import (
+    AlertsAtStart,
     AroundEvent,
+    Event,
+    GateClosed,
+    GateEvent,
+    GateOpened,
+    GatesPassed,
+    Hold,
+    LeaseEvent,
     Notified,
     NotNotified,
+    Overlapping,
     SilenceCreated,
     SilenceEnded,
     SilenceRenewed,
+    WaveGaveWay,
 )
-from orchestrator.model.event import Event, Hold
-from orchestrator.model.gate_event import AlertsAtStart, GateClosed, GateEvent, GateOpened, GatesPassed
-from orchestrator.model.handoff_event import HandoffEvent, HandoffLeftWaiting, HandoffWaits, NotHastened
-from orchestrator.model.host_event import HostEvent
-from orchestrator.model.lease_event import LeaseEvent
-from orchestrator.model.merge_event import (
+from orchestrator.model.observation import MissingCopy
+from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.policy import Kind
+from orchestrator.model.work_event import (
+    HandoffEvent,
+    HandoffLeftWaiting,
+    HandoffWaits,
+    HostEvent,
     IndexMerged,
     MergeBegun,
     MergeDue,
     MergeEvent,
     MergeWarned,
+    NotHastened,
+    TuningApplied,
+    TuningEvent,
+    TuningMissed,
+    UpgradeEvent,
     WritesRead,
 )
-from orchestrator.model.observation import MissingCopy
-from orchestrator.model.overlap import Overlapping, WaveGaveWay
-from orchestrator.model.phase import NodePhase, Outcome
-from orchestrator.model.policy import Kind
-from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
-from orchestrator.model.upgrade_event import UpgradeEvent
 from orchestrator.untrusted import one_line
 from orchestrator.view.action_words import action_sentence, tuned_words
 from orchestrator.view.host_words import host_sentence

@@ -28,7 +28,7 @@ from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.action import Moment
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.upgrade import InstallState, InstallView
 from orchestrator.runtime import codec, tables
 from orchestrator.stores.riak.lease_files import Folder, Kept, Listing, parse_listing

@@ -13,9 +13,20 @@ import pytest
 from orchestrator.errors import ExitCode, LeaseError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunFinished
-from orchestrator.model.gate import CommandGate, Gate, HttpAccess, HttpJsonGate, Within
+from orchestrator.model.gate import (
+    CommandGate,
+    Gate,
+    HttpAccess,
+    HttpJsonGate,
+    Within,
+)
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import Hook, Hooks, Kind, Policy
+from orchestrator.model.policy import (
+    Hook,
+    Hooks,
+    Kind,
+    Policy,
+)
 from orchestrator.runs.api import resume as resume_by_api
 from orchestrator.runs.from_file import connect
 from orchestrator.runtime.database import Access

@@ -22,11 +22,11 @@ import pytest
 from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, GoodReading, PhaseEntered, RunFinished, RunStarted
-from orchestrator.model.host_event import AccessRefused
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Refusal
+from orchestrator.model.work_event import AccessRefused
 from orchestrator.runs import cluster_now
 from orchestrator.runtime import database
 from orchestrator.runtime.database import Access

@@ -13,7 +13,7 @@ from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
-from orchestrator.model.turn import HooksOf
+from orchestrator.model.phase import HooksOf
 from orchestrator.ports import LeasePort
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access

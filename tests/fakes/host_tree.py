@@ -19,8 +19,7 @@ from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.model.host_facts import HostFacts
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, HostFacts, Manager
 from orchestrator.model.reading import Reading
 from tests.fakes.host_tools import (
     BASE_TOOLS,

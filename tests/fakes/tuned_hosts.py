@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.model.host_facts import BlockDevice, FileText, HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.host import (
+    BlockDevice,
+    FileText,
+    HostFacts,
+    InitSystem,
+    ServiceFacts,
+)
 from orchestrator.model.tuning import TuningProfile, TuningSetting, Wanted
 
 THP = "/sys/kernel/mm/transparent_hugepage"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_facts import HostFacts, InitSystem
+from orchestrator.model.host import HostFacts, InitSystem
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import (
     HostTuning,

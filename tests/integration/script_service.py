@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.hosts.settings import ServiceSettings
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 from tests.lab import nodectl
 
 _SCRIPT = """#!/bin/sh

@@ -19,7 +19,7 @@ from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
 from orchestrator.around.story import Message, Seen
 from orchestrator.around.ways import RunContext, sends
 from orchestrator.config.around import Alertmanager, Around, On, Target
-from orchestrator.model.around_event import Notified, SilenceCreated, SilenceEnded
+from orchestrator.model.event import Notified, SilenceCreated, SilenceEnded
 from orchestrator.simulation.mishaps import Crash, StartsFail
 from orchestrator.simulation.world import World
 from tests.fakes.around import run_context, surround

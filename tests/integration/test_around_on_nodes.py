@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
-from orchestrator.model.around_event import Notified
-from orchestrator.model.event import Event
+from orchestrator.model.event import Event, Notified
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console

@@ -34,11 +34,19 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.merging import BulkView
-from orchestrator.model.observation import Activity, ClusterView, HealthView, Level, Look, SettingsView
+from orchestrator.model.merging import BulkView, Resolution, ResolvedIndex
+from orchestrator.model.observation import (
+    Activity,
+    ClusterView,
+    CopiesActive,
+    HealthView,
+    Level,
+    Look,
+    MasterElected,
+    NodesJoined,
+    SettingsView,
+)
 from orchestrator.model.reading import Unknown
-from orchestrator.model.resolution import Resolution, ResolvedIndex
-from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster

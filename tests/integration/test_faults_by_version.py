@@ -10,8 +10,7 @@ import pytest
 
 from orchestrator.model.action import Done, Flush
 from orchestrator.model.merging import BulkView
-from orchestrator.model.observation import Activity, HealthView, Look
-from orchestrator.model.watch import NodesJoined
+from orchestrator.model.observation import Activity, HealthView, Look, NodesJoined
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.bulk import BulkReader

@@ -16,9 +16,8 @@ import urllib3
 
 from orchestrator.model.action import Done, ForceMerge, RefreshIndex
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.merging import BulkIndex, BulkView
+from orchestrator.model.merging import BulkIndex, BulkView, Resolution
 from orchestrator.model.reading import Unknown
-from orchestrator.model.resolution import Resolution
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient

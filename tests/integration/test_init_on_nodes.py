@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.config.cluster import ClusterSpec, load_cluster
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 from tests.cli.console import Console
 from tests.integration.fixtures_processes import ProcessCluster
 from tests.integration.secured import OPS, SECURED

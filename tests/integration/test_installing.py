@@ -21,7 +21,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, Refused, RunInstall, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.observation import HostView
 from orchestrator.model.upgrade import InstallState, InstallStep, InstallView, Upgrade
 from orchestrator.redact import Redactor

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.config.cluster import ClusterSpec, load_cluster
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 from tests.integration.host_scenes import FLAVOUR, Scene, changed
 from tests.integration.hostlab.hosts import HostCluster, wait_until
 from tests.integration.operating import PASSWORD_VARIABLE, Operator, lives

@@ -57,7 +57,7 @@ from orchestrator.model.action import (
     StartNode,
     StopNode,
 )
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown

@@ -17,7 +17,13 @@ from orchestrator.model.cluster import Incarnation, NodeName, Role
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import Deadlines, DisabledPredicate, Policy, RecoveryLimits, Wave
+from orchestrator.model.policy import (
+    Deadlines,
+    DisabledPredicate,
+    Policy,
+    RecoveryLimits,
+    Wave,
+)
 from orchestrator.model.upgrade import Deprecation
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, mishaps

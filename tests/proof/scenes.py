@@ -21,7 +21,14 @@ from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import ActionSent, NodeRecovered, WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Selection, Strategy, Together
+from orchestrator.model.policy import (
+    Deadlines,
+    Hook,
+    Hooks,
+    Selection,
+    Strategy,
+    Together,
+)
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import guard
 from orchestrator.simulation import allocation, deciders, installs, machines, merges, mishaps, segments

@@ -19,7 +19,7 @@ from orchestrator.model.event import (
     RunStarted,
     StandingDown,
 )
-from orchestrator.model.host_event import AccessGranted, AccessRefused
+from orchestrator.model.work_event import AccessGranted, AccessRefused
 from orchestrator.simulation.mishaps import Mishap, SnapshotAborted, What
 from tests.simulation.node_mishaps import HostAnswersLate
 from tests.simulation.program_mishaps import CredentialsRefused

@@ -12,7 +12,14 @@ from typing import Final
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection, Strategy
+from orchestrator.model.policy import (
+    Deadlines,
+    Hook,
+    Hooks,
+    Policy,
+    Selection,
+    Strategy,
+)
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What

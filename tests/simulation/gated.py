@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from orchestrator.model.gate import AlertmanagerGate, CommandGate, Gate, HttpAccess, RabbitQueueGate
+from orchestrator.model.gate import (
+    AlertmanagerGate,
+    CommandGate,
+    Gate,
+    HttpAccess,
+    RabbitQueueGate,
+)
 from orchestrator.model.policy import Policy
 from orchestrator.simulation.mishaps import Mishap
 from tests.simulation import program_mishaps

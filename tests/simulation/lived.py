@@ -18,14 +18,14 @@ from orchestrator.model.event import (
     ActionConfirmed,
     ActionSent,
     Event,
+    GateClosed,
+    Overlapping,
     PhaseEntered,
     RunStarted,
     StoodDown,
     WaveStarted,
 )
-from orchestrator.model.gate_event import GateClosed
 from orchestrator.model.observation import ServiceState
-from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.simulated_ports import Common

@@ -10,9 +10,9 @@ from random import Random
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import BaselineRecorded, Event
-from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.merging import LoaderSettings, MergePolicy
 from orchestrator.model.reading import Instant
+from orchestrator.model.work_event import MergeWarned
 from orchestrator.simulation import merges, mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World

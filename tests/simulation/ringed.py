@@ -6,7 +6,13 @@ from typing import Final
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ServiceState
-from orchestrator.model.policy import Kind, LeasePlace, Policy, RecoveryLimits, Strategy
+from orchestrator.model.policy import (
+    Kind,
+    LeasePlace,
+    Policy,
+    RecoveryLimits,
+    Strategy,
+)
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
 

@@ -33,7 +33,7 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Hook, Hooks, Policy
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.upgrade_event import Upgraded
+from orchestrator.model.work_event import Upgraded
 from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import restore_run, resume_run

@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-from orchestrator.model.event import OwedAgain
-from orchestrator.model.overlap import Overlapping
+from orchestrator.model.event import Overlapping, OwedAgain
 from orchestrator.model.policy import Strategy
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.simulation import merges

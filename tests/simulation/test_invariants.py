@@ -29,11 +29,13 @@ from orchestrator.model.event import (
     Deposed,
     Event,
     HoldsCleared,
+    Overlapping,
     Record,
     ReplicasAdded,
     RunFinished,
     RunResumed,
     SettingChanged,
+    ShardUnderWay,
     StoodDown,
     WaveStarted,
     WorkDone,
@@ -41,14 +43,22 @@ from orchestrator.model.event import (
     run_phase,
 )
 from orchestrator.model.observation import Level
-from orchestrator.model.overlap import Overlapping, ShardUnderWay
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import (
+    REBOOT,
+    VERSION,
+    Doubt,
+    Installing,
+    NodePhase,
+    Outcome,
+    Owed,
+    Phase,
+    Verb,
+    Work,
+)
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile, TuningSetting
-from orchestrator.model.tuning_event import TuningApplied
-from orchestrator.model.turn import REBOOT, VERSION, Doubt, Installing, Owed, Verb, Work
 from orchestrator.model.upgrade import InstallState
-from orchestrator.model.upgrade_event import InstallEnded, Upgraded
+from orchestrator.model.work_event import InstallEnded, TuningApplied, Upgraded
 from orchestrator.simulation.invariants import Step
 from orchestrator.simulation.merge_invariants import ALL_INVARIANTS as INVARIANTS
 from orchestrator.simulation.merge_invariants import broken

@@ -22,7 +22,7 @@ from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import PhaseEntered, Record
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.upgrade_event import InstallEnded
+from orchestrator.model.work_event import InstallEnded
 from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import restore_run, resume_run

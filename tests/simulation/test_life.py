@@ -10,11 +10,23 @@ import pytest
 from orchestrator.engine.state import RunState
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.event import Event, IndexTaken, NotWaitedFor, PhaseEntered, TakenDown, WaveStarted
-from orchestrator.model.lease_event import LeaseTaken
+from orchestrator.model.event import (
+    Event,
+    IndexTaken,
+    LeaseTaken,
+    NotWaitedFor,
+    PhaseEntered,
+    TakenDown,
+    WaveStarted,
+)
 from orchestrator.model.observation import Level, MissingCopy, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
+from orchestrator.model.policy import (
+    Deadlines,
+    Hook,
+    Hooks,
+    Policy,
+)
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, mishaps
 from orchestrator.simulation.facts import Absent, Fact

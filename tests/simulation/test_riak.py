@@ -20,11 +20,11 @@ from orchestrator.engine.situation import Decision, Situation, needed
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
 from orchestrator.model.event import NodeRecovered, Record, SettingChanged
-from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.observation import ClusterView, LeaseView, Level, Look
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Unknown
+from orchestrator.model.work_event import NotHastened
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable

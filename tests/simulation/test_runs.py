@@ -19,7 +19,12 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, HoldsCleared, Record, RestoreBegun, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Hook, Hooks, Kind, Policy
+from orchestrator.model.policy import (
+    Hook,
+    Hooks,
+    Kind,
+    Policy,
+)
 from orchestrator.runs import (
     Connection,
     Overrides,

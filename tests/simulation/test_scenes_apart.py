@@ -12,12 +12,10 @@ from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision, needed
 from orchestrator.engine.state import RunState, with_node
 from orchestrator.model.action import RunHook
-from orchestrator.model.event import Record, RestoreBegun, RunResumed, StoodDown
-from orchestrator.model.lease_event import Deposed
+from orchestrator.model.event import Deposed, Record, RestoreBegun, RunResumed, StoodDown
 from orchestrator.model.observation import ClusterView, Look, Observation
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import Doubt, NodePhase, Outcome, Phase, Verb
 from orchestrator.model.reading import Instant
-from orchestrator.model.turn import Doubt, Verb
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.without_master import nodes_to_start
 from orchestrator.runtime import loop

@@ -19,8 +19,7 @@ from orchestrator.config.around import Alertmanager, Around, Grafana, On, Target
 from orchestrator.config.secrets import parse_reference
 from orchestrator.engine.estimate import last_of_run
 from orchestrator.model.action import StopNode
-from orchestrator.model.around_event import Notified, NotNotified
-from orchestrator.model.event import ActionConfirmed, Record
+from orchestrator.model.event import ActionConfirmed, Notified, NotNotified, Record
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.runs.connection import Process
 from orchestrator.runs.surroundings import Surrounded

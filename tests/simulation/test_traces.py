@@ -30,10 +30,10 @@ from orchestrator.model.event import (
     StandingDown,
     WaveStarted,
 )
-from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy
+from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.world import World

@@ -14,9 +14,9 @@ from orchestrator.model.event import (
     StandingDown,
     WorkDone,
 )
+from orchestrator.model.phase import Work
 from orchestrator.model.tuning import OnFailure, TuningProfile, TuningSetting
-from orchestrator.model.tuning_event import TuningMissed
-from orchestrator.model.turn import Work
+from orchestrator.model.work_event import TuningMissed
 from orchestrator.simulation.mishaps import Trip
 from orchestrator.simulation.tuning import UNREADABLE
 from orchestrator.simulation.world import World

@@ -29,7 +29,7 @@ from orchestrator.model.event import (
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.reading import Instant
-from orchestrator.model.upgrade_event import Upgraded
+from orchestrator.model.work_event import Upgraded
 from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.facts import Absent
 from orchestrator.simulation.mishaps import How, SettingMeddled

@@ -12,9 +12,9 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import OwedAgain, PhaseEntered, RestoreBegun, RunResumed, SettingRestored
-from orchestrator.model.handoff_event import HandoffLeftWaiting
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.work_event import HandoffLeftWaiting
 from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import Seams
 from orchestrator.simulation.riak import WAITS_SECONDS

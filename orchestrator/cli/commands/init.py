@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 
 
 class Store(Enum):

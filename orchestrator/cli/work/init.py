@@ -37,7 +37,7 @@ from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.hosts.connection import unknown_keys
 from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.runs.discovery import Discovery, Found

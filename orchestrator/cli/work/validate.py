@@ -42,11 +42,15 @@ from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.model.action import Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import numbers
 from orchestrator.model.gate import Gate
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.observation import ClusterView, Level, Look
-from orchestrator.model.policy import Kind, LeasePlace, Policy
+from orchestrator.model.policy import (
+    Kind,
+    LeasePlace,
+    Policy,
+    numbers,
+)
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
 from orchestrator.owners import who_reads

@@ -12,7 +12,7 @@ from orchestrator.hosts.connections.openssh.hosts import OpensshHosts
 from orchestrator.hosts.connections.sessions import LinkError
 from orchestrator.hosts.connections.ssh.hosts import SshHosts
 from orchestrator.hosts.settings import HostSettings
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.reading import Seconds
 
 

@@ -10,7 +10,7 @@ from orchestrator.hosts.managers.docker import Docker
 from orchestrator.hosts.managers.manager import ServiceManager
 from orchestrator.hosts.managers.systemd import Systemd
 from orchestrator.hosts.managers.sysv import Sysv
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 
 MANAGERS: Final[Mapping[Manager, ServiceManager]] = {
     Manager.SYSTEMD: Systemd(),

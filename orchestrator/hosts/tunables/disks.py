@@ -19,7 +19,14 @@ from typing import Final
 from orchestrator.hosts.tunables.choices import parse
 from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable, shown
-from orchestrator.model.host_facts import LEAF, MULTIPATH, PATH, TOP, BlockDevice, HostFacts
+from orchestrator.model.host import (
+    LEAF,
+    MULTIPATH,
+    PATH,
+    TOP,
+    BlockDevice,
+    HostFacts,
+)
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import TuningProfile, TuningSetting, ValueChange
 

@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.hosts.blocks import block_in, with_block
 from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
-from orchestrator.model.host_facts import FileText, HostFacts
+from orchestrator.model.host import FileText, HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import BlockChange, TuningProfile, TuningSetting
 

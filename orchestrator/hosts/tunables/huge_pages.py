@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.hosts.tunables.choices import parse
 from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.host import HostFacts
 from orchestrator.model.tuning import TuningProfile, TuningSetting, ValueChange
 
 TOP: Final = "/sys/kernel/mm/transparent_hugepage"

@@ -17,7 +17,7 @@ from orchestrator.hosts.tunables.kernel_parameters import path_of
 from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.own_files import header, own_file
 from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.host import HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import Change, TuningProfile, TuningSetting, ValueChange
 

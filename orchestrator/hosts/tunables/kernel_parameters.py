@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.host import HostFacts
 from orchestrator.model.tuning import TuningProfile, TuningSetting, ValueChange
 
 _KIB: Final = 1024

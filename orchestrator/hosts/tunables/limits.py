@@ -22,7 +22,7 @@ from typing import Final
 from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.own_files import header, own_file
 from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
-from orchestrator.model.host_facts import HostFacts, InitSystem
+from orchestrator.model.host import HostFacts, InitSystem
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import FileChange, Reload, TuningProfile, TuningSetting
 

@@ -5,7 +5,7 @@ Other files are never changed, but for the program's own lines in Riak's.
 
 from __future__ import annotations
 
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.host import HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import FileChange, Reload
 

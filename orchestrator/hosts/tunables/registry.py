@@ -23,7 +23,7 @@ from orchestrator.hosts.tunables.limits import LOCKED_MEMORY, OPEN_FILES
 from orchestrator.hosts.tunables.services import SERVICES
 from orchestrator.hosts.tunables.tunable import Reads, Tunable, unchanged
 from orchestrator.hosts.tuning import boot
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.host import HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
-from orchestrator.model.host_facts import HostFacts, InitSystem
+from orchestrator.model.host import HostFacts, InitSystem
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile, TuningSetting
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.host import HostFacts
 from orchestrator.model.tuning import Change, TunableState, TuningProfile, TuningSetting, Verdict
 
 

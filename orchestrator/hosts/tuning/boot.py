@@ -30,7 +30,7 @@ from orchestrator.hosts.tuning.boot_files import (
     part_text,
     script_text,
 )
-from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.host import HostFacts, InitSystem, ServiceFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     BOOT,

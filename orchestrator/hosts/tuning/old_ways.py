@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from orchestrator.hosts.blocks import block_in
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.host import HostFacts
 from orchestrator.model.tuning import BlockChange, Change, FileChange, Reload, TunedChange
 
 FILES: Final = (

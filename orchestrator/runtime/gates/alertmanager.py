@@ -8,7 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from orchestrator.model.gate import AlertmanagerGate, FiringAlert, GateView, Silenced, view_of_alerts
+from orchestrator.model.gate import (
+    AlertmanagerGate,
+    FiringAlert,
+    GateView,
+    Silenced,
+    view_of_alerts,
+)
 from orchestrator.model.reading import Instant, Reading, Unknown
 from orchestrator.runtime.gates.http import Get, json_of
 from orchestrator.untrusted import one_line

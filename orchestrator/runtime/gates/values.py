@@ -6,7 +6,12 @@ import json
 import math
 from typing import Final
 
-from orchestrator.model.gate import EqualTo, GateView, Scalar, Within
+from orchestrator.model.gate import (
+    EqualTo,
+    GateView,
+    Scalar,
+    Within,
+)
 from orchestrator.model.reading import Reading, Unknown
 
 _SHOWN: Final = 120

@@ -7,11 +7,9 @@ from typing import Final
 
 from orchestrator.model.action import ActionResult, ClusterAction, ForceHandoff, Refused
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.merging import BulkView
-from orchestrator.model.observation import Look
+from orchestrator.model.merging import BulkView, Resolution
+from orchestrator.model.observation import ClusterWatch, Look
 from orchestrator.model.reading import Reading, Seconds
-from orchestrator.model.resolution import Resolution
-from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.act import perform, requests_for

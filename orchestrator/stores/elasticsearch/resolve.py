@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from orchestrator.model.merging import Resolution, ResolvedIndex
 from orchestrator.model.reading import Reading
-from orchestrator.model.resolution import Resolution, ResolvedIndex
 from orchestrator.stores.elasticsearch.fields import (
     Malformed,
     given,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+from orchestrator.model.observation import ClusterWatch, CopiesActive, MasterElected, NodesJoined
 from orchestrator.model.reading import Seconds
-from orchestrator.model.watch import ClusterWatch, CopiesActive, MasterElected, NodesJoined
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import Dialect

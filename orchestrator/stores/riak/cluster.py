@@ -23,12 +23,18 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import Health, Node, NodeName
-from orchestrator.model.merging import BulkView
-from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
+from orchestrator.model.merging import BulkView, Resolution
+from orchestrator.model.observation import (
+    Activity,
+    ClusterView,
+    ClusterWatch,
+    HealthView,
+    Look,
+    NodesJoined,
+    SettingsView,
+)
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
-from orchestrator.model.resolution import Resolution
 from orchestrator.model.riak import ClusterStatus, TransferLimits
-from orchestrator.model.watch import ClusterWatch, NodesJoined
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.riak.admin import Commands, RiakAdmin
 from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable

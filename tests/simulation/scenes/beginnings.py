@@ -9,9 +9,8 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.model.action import StopNode
-from orchestrator.model.event import ActionSent, Hold, HoldsCleared
+from orchestrator.model.event import ActionSent, AlertsAtStart, GatesPassed, Hold, HoldsCleared
 from orchestrator.model.gate import Gate
-from orchestrator.model.gate_event import AlertsAtStart, GatesPassed
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy, Together
 from orchestrator.simulation import allocation, mishaps

@@ -12,7 +12,13 @@ from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import ActionFailed, HookUnproven, StandingDown
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, RecoveryLimits, ZeroReplicas
+from orchestrator.model.policy import (
+    Deadlines,
+    Hook,
+    Hooks,
+    RecoveryLimits,
+    ZeroReplicas,
+)
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import Mishap, Trip

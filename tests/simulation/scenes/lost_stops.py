@@ -10,7 +10,12 @@ import pytest
 from orchestrator.model.action import RebootHost
 from orchestrator.model.event import NotWaitedFor, StoodStill
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy
+from orchestrator.model.policy import (
+    Deadlines,
+    Hook,
+    Hooks,
+    Strategy,
+)
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines
 from orchestrator.simulation.deciders import shards_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.model.event import PhaseEntered
-from orchestrator.model.merge_event import MergeBegun
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Policy
+from orchestrator.model.work_event import MergeBegun
 from orchestrator.simulation.mishaps import How
 from tests.simulation import index_mishaps, node_mishaps
 from tests.simulation.loaded import loaded, merged_policy, merging

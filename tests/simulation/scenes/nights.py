@@ -14,11 +14,17 @@ from orchestrator.model.action import Purpose, SettingChange
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.event import SettingChanged, SettingRestored
 from orchestrator.model.lease import LeaseRecord, NodeInHand
-from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection
+from orchestrator.model.policy import (
+    Deadlines,
+    Hook,
+    Hooks,
+    Policy,
+    Selection,
+)
 from orchestrator.model.reading import Instant
+from orchestrator.model.work_event import MergeWarned
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines, merges, mishaps
 from orchestrator.simulation.world import World

@@ -10,11 +10,10 @@ import pytest
 
 from orchestrator.model.action import Flush
 from orchestrator.model.event import ActionConfirmed, PhaseEntered, WaveStarted
-from orchestrator.model.observation import Look
+from orchestrator.model.observation import CopiesActive, Look, Watch
 from orchestrator.model.phase import Phase, Request
 from orchestrator.model.policy import Deadlines
 from orchestrator.model.reading import Instant
-from orchestrator.model.watch import CopiesActive, Watch
 from orchestrator.simulation.mishaps import HostCutOff, Mishap, SnapshotBegun, Unreadable
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, phase_of, policy

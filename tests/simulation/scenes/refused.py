@@ -12,9 +12,9 @@ from orchestrator.engine.fold import evolve
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ProbeSettings, StopNode, WriteSettings
 from orchestrator.model.event import ActionConfirmed, PhaseEntered, Record, StandingDown
-from orchestrator.model.host_event import AccessGranted, AccessRefused, Answered, FellSilent, StartFailed
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Deadlines
+from orchestrator.model.work_event import AccessGranted, AccessRefused, Answered, FellSilent, StartFailed
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
 from orchestrator.simulation.mishaps import HostCutOff, Mishap, ProgramStandsStill, SettingMeddled, StartsFail
 from orchestrator.view.model import screen_of

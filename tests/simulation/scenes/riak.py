@@ -12,9 +12,9 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, WriteSettings, action_name
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import FallbacksHome, NodeRecovered, SettingChanged, SettingRestored
-from orchestrator.model.handoff_event import HandoffLeftWaiting, NotHastened
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Deadlines, DisabledPredicate, Selection
+from orchestrator.model.work_event import HandoffLeftWaiting, NotHastened
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How
 from orchestrator.simulation.riak import RiakWorld

@@ -6,7 +6,13 @@ from functools import partial
 from typing import Final
 
 from orchestrator.engine.kinds.riak.quorum import breaches
-from orchestrator.model.policy import DisabledPredicate, Policy, Strategy, Together, ZeroReplicas
+from orchestrator.model.policy import (
+    DisabledPredicate,
+    Policy,
+    Strategy,
+    Together,
+    ZeroReplicas,
+)
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World

@@ -12,7 +12,7 @@ from orchestrator.model.event import ActionFailed, ActionSent
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.model.tuning import OnFailure, ValueChange
-from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+from orchestrator.model.work_event import TuningApplied, TuningMissed
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.tuning import UNREADABLE
 from orchestrator.simulation.world import World

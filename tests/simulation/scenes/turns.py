@@ -6,9 +6,8 @@ from typing import Final
 
 import pytest
 
-from orchestrator.model.phase import NodePhase, Request
+from orchestrator.model.phase import REBOOT, NodePhase, Request
 from orchestrator.model.policy import Deadlines
-from orchestrator.model.turn import REBOOT
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How

@@ -13,10 +13,16 @@ from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy, Together
+from orchestrator.model.policy import (
+    Deadlines,
+    Hook,
+    Hooks,
+    Strategy,
+    Together,
+)
 from orchestrator.model.reading import Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
-from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
+from orchestrator.model.work_event import InstallEnded, Upgraded, UpgradeMissed
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.facts import FIT
 from orchestrator.simulation.world import World

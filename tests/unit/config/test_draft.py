@@ -31,7 +31,7 @@ from orchestrator.config.draft import (
 )
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
 FULL = Draft(

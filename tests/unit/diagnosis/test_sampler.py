@@ -14,7 +14,7 @@ from orchestrator.hosts.diagnosis.sampler import sample
 from orchestrator.hosts.settings import HostSettings, Limits
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Signs, Syndrome
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.redact import Redactor
 

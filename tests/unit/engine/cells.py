@@ -15,10 +15,9 @@ from orchestrator.model.action import action_name
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.event import PhaseEntered
 from orchestrator.model.observation import HostView, ServiceState
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.phase import RESTART, Doubt, Goal, NodePhase, Owed, Phase, Verb, Work
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.reading import Seconds, Unknown
-from orchestrator.model.turn import RESTART, Doubt, Goal, Owed, Verb, Work
 from tests.states import state_with
 from tests.unit.engine.asking import ES2, question, seeing, situation_of, view_of
 

@@ -10,9 +10,9 @@ from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.engine.state import Failing, RunState
 from orchestrator.model.action import ForceMerge, SetIndexSettings, StopNode
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, RunFinished, StandingDown
-from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderSettings, MergePolicy, MergeTarget, Writes
 from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.simulation.invariants import Step
 from tests.simulation.play import cluster, policy
 from tests.states import state_with

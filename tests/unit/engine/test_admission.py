@@ -16,7 +16,11 @@ from orchestrator.engine.situation import Situation, needed
 from orchestrator.engine.state import Absence, RunState
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import (
+    AlertsAtStart,
     Event,
+    GateClosed,
+    GateOpened,
+    GatesPassed,
     Hold,
     HoldsCleared,
     PhaseEntered,
@@ -25,8 +29,13 @@ from orchestrator.model.event import (
     StandingDown,
     run_phase,
 )
-from orchestrator.model.gate import AlertmanagerGate, FiringAlert, GateView, Since, view_of_alerts
-from orchestrator.model.gate_event import AlertsAtStart, GateClosed, GateOpened, GatesPassed
+from orchestrator.model.gate import (
+    AlertmanagerGate,
+    FiringAlert,
+    GateView,
+    Since,
+    view_of_alerts,
+)
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, Look, Observation
 from orchestrator.model.phase import NodePhase, Phase

@@ -34,9 +34,9 @@ from orchestrator.model.event import (
     RunResumed,
     RunStarted,
     WaveFinished,
+    WaveGaveWay,
 )
 from orchestrator.model.merging import MergeTarget
-from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction

@@ -30,16 +30,28 @@ from orchestrator.model.event import (
     RunResumed,
     StandingDown,
     TakenDown,
+    WaveGaveWay,
     WaveStarted,
     WorkDone,
     node_phase,
     run_phase,
 )
 from orchestrator.model.observation import MissingCopy
-from orchestrator.model.overlap import WaveGaveWay
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import (
+    REBOOT,
+    RESTART,
+    TUNING,
+    Doubt,
+    Goal,
+    Installing,
+    NodePhase,
+    Outcome,
+    Owed,
+    Phase,
+    Verb,
+    Work,
+)
 from orchestrator.model.policy import Hook, Hooks, Wave
-from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Installing, Owed, Verb, Work
 from orchestrator.model.upgrade import InstallStep
 from tests.simulation.play import cluster, policy
 from tests.unit.engine.asking import ES1, ES2, begun, evolved, with_node

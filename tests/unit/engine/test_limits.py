@@ -23,13 +23,12 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.event import ActionFailed, StoodStill
-from orchestrator.model.host_event import AccessRefused
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Level
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.phase import Doubt, Installing, NodePhase, Phase, Verb
 from orchestrator.model.policy import Deadlines, Hook
 from orchestrator.model.reading import Refusal, Unauthorized, Unknown
-from orchestrator.model.turn import Doubt, Installing, Verb
+from orchestrator.model.work_event import AccessRefused
 from tests.simulation.gated import QUEUE
 from tests.states import state_with
 from tests.unit.engine.asking import ALLOCATION, ES2, evolved, question, situation_of, wanting, with_node

@@ -19,7 +19,6 @@ from orchestrator.merging.settling import left_behind
 from orchestrator.model.cluster import CopyState, Incarnation, NodeName, ShardId
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.merge_event import IndexMerged, MergeDue
 from orchestrator.model.merging import (
     BulkIndex,
     BulkView,
@@ -34,6 +33,7 @@ from orchestrator.model.observation import Disk
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import DisabledPredicate
 from orchestrator.model.reading import Unknown
+from orchestrator.model.work_event import IndexMerged, MergeDue
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
 from tests.unit.engine.asking import (

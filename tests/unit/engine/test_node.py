@@ -19,8 +19,7 @@ from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, StartNode
 from orchestrator.model.event import RunResumed
 from orchestrator.model.observation import HostView
-from orchestrator.model.phase import NodePhase
-from orchestrator.model.turn import REBOOT, RESTART, Goal, Verb
+from orchestrator.model.phase import REBOOT, RESTART, Goal, NodePhase, Verb
 from tests.simulation.play import policy
 from tests.states import state_with
 from tests.unit.engine.asking import ES2, ES5, evolved

@@ -39,7 +39,12 @@ from orchestrator.model.observation import (
     SettingsView,
 )
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import ConfigurationManagement, DisabledPredicate, Kind, ZeroReplicas
+from orchestrator.model.policy import (
+    ConfigurationManagement,
+    DisabledPredicate,
+    Kind,
+    ZeroReplicas,
+)
 from orchestrator.model.reading import Unknown, Unsupported
 from orchestrator.model.upgrade import Deprecation
 from orchestrator.runs.selection import predicate_names

@@ -37,10 +37,9 @@ from orchestrator.model.event import (
     TakenDown,
 )
 from orchestrator.model.observation import ClusterView, MissingCopy, SettingsView
-from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.phase import NodePhase, Owed, Phase, Request, Work
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import NOT_READ
-from orchestrator.model.turn import Owed, Work
 from orchestrator.model.upgrade import InstallStep, Upgrade
 from tests.simulation.overlapping import overlapped, slow
 from tests.simulation.play import cluster

@@ -33,7 +33,6 @@ from orchestrator.model.event import (
     Event,
     SettingChanged,
 )
-from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Kind, Wave
@@ -49,6 +48,7 @@ from orchestrator.model.riak import (
     ServiceWait,
     Transfers,
 )
+from orchestrator.model.work_event import NotHastened
 from orchestrator.simulation import views
 from tests.simulation.ringed import FIVE, ONE, THREE, TWO, riak_policy, ringed
 from tests.states import state_with

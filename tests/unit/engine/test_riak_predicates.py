@@ -19,7 +19,6 @@ from orchestrator.engine.state import RunState, WaitingHandoff
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Hold, MembersMissed, PhaseEntered, RestoreBegun, RunResumed, StoodStill
 from orchestrator.model.gate import GateView
-from orchestrator.model.handoff_event import HandoffWaits, WaitingPartition
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
@@ -38,6 +37,7 @@ from orchestrator.model.riak import (
     SignsOfLife,
     Transfers,
 )
+from orchestrator.model.work_event import HandoffWaits, WaitingPartition
 from orchestrator.view.phrases import hold_sentence
 from tests.fakes.riak_meanings import value_of
 from tests.fakes.riak_rings import claimed, in_blocks, names

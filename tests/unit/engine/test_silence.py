@@ -13,7 +13,7 @@ from orchestrator.engine.silence import Heard
 from orchestrator.engine.state import CLUSTER, RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, Record
-from orchestrator.model.host_event import Answered, FellSilent
+from orchestrator.model.work_event import Answered, FellSilent
 
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in (1, 2, 3))
 T0 = 1_800_000_000.0

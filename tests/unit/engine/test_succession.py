@@ -9,10 +9,9 @@ from orchestrator.engine.state import RunState
 from orchestrator.engine.succession import resumed
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import RunResumed
-from orchestrator.model.host_event import StartFailed
-from orchestrator.model.phase import NodePhase
-from orchestrator.model.replacing import replace
-from orchestrator.model.turn import RESTART, Doubt, Goal, Installing, Verb
+from orchestrator.model.frozen import replace
+from orchestrator.model.phase import RESTART, Doubt, Goal, Installing, NodePhase, Verb
+from orchestrator.model.work_event import StartFailed
 
 AT = 1000.0
 BEFORE = NodeProgress(

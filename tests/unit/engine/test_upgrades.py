@@ -16,11 +16,10 @@ from orchestrator.engine.upgrade import Install
 from orchestrator.model.action import RunInstall
 from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import HostView
-from orchestrator.model.phase import NodePhase
+from orchestrator.model.phase import VERSION, Installing, NodePhase, Owed, Work
 from orchestrator.model.reading import Unknown
-from orchestrator.model.turn import VERSION, Installing, Owed, Work
 from orchestrator.model.upgrade import Deprecation, InstallStep, InstallView, Upgrade
-from orchestrator.model.upgrade_event import Upgraded
+from orchestrator.model.work_event import Upgraded
 from orchestrator.simulation.facts import FIT, READY
 from tests.simulation.play import cluster
 from tests.simulation.upgrading import wanted

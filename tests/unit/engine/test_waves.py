@@ -23,7 +23,13 @@ from orchestrator.engine.waves import (
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.policy import Awareness, Policy, Selection, Strategy, Wave
+from orchestrator.model.policy import (
+    Awareness,
+    Policy,
+    Selection,
+    Strategy,
+    Wave,
+)
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
 from tests.simulation.upgrading import upgrading

@@ -14,8 +14,8 @@ from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import HostChanges
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
+from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.file_hosts import host_changes
 from tests.fakes.framing import MARK, part

@@ -19,7 +19,7 @@ from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings, S
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.action import InDoubt, Moment, Refused, RunHook, StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.observation import HostView
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown

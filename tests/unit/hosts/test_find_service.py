@@ -13,7 +13,7 @@ from orchestrator.hosts.find_service import FoundService, find_services, read_se
 from orchestrator.hosts.script import read_sections, untranslated
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.reading import Unknown
 from tests.fakes.cases import rows
 from tests.fakes.framing import part

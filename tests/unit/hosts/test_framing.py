@@ -18,7 +18,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section, read_sections
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.hosts.survey import read_survey, survey_script
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 from tests.fakes.framing import MARK, part
 

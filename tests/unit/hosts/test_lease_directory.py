@@ -14,7 +14,7 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.redact import Redactor
 from tests.tools import SHELLS, shell_words
 

@@ -10,7 +10,7 @@ from orchestrator.hosts.connections.openssh.master import jump_words
 from orchestrator.hosts.connections.openssh.messages import diagnosed, was_not_sent, was_refused
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.redact import Redactor
 from orchestrator.untrusted import one_line
 from tests.fakes.cases import cases

@@ -16,7 +16,7 @@ from orchestrator.hosts.connections import sessions
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings, Limits
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 
 FORCED = {
     "BatchMode=yes",

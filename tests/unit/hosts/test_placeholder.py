@@ -17,8 +17,13 @@ from orchestrator.hosts import services
 from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.placeholder import for_node, require_names
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
-from orchestrator.model.hosts import Manager
-from orchestrator.model.policy import Hook, Hooks, Kind, Policy
+from orchestrator.model.host import Manager
+from orchestrator.model.policy import (
+    Hook,
+    Hooks,
+    Kind,
+    Policy,
+)
 from orchestrator.model.upgrade import InstallStep, Upgrade
 from tests import tools
 from tests.fakes.cases import rows

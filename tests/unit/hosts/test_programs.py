@@ -20,7 +20,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.model.action import Done, RebootHost, Refused, StartNode, StopNode
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 
 ROOT = Path(__file__).parents[3]

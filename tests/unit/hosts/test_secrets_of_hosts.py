@@ -22,7 +22,7 @@ from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import Right
 from orchestrator.model.action import Done, Refused, StartNode, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.observation import HostView
 from orchestrator.model.tuning import ValueChange
 from orchestrator.redact import Redactor

@@ -21,7 +21,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import Refused, StopNode
-from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.host import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.hosts.blocks import block_in, with_block
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.hosts.undoing import Back, Foreign, Ours, Standing, reads_for, standing
-from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.host import HostFacts, InitSystem, ServiceFacts
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import (
     BlockChange,

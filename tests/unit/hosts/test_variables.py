@@ -18,7 +18,7 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from tests.tools import needs
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from orchestrator.config.draft import Draft, Service
 from orchestrator.hosts.connection import UnknownKey, unknown_keys
 from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Found, Zones
 from orchestrator.runs.drafting import no_root, not_found, with_cluster, with_services

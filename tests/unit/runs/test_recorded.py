@@ -6,8 +6,7 @@ import pytest
 
 from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.errors import UsageError
-from orchestrator.model.event import Record
-from orchestrator.model.gate_event import GateClosed
+from orchestrator.model.event import GateClosed, Record
 from orchestrator.runs.recorded import PastRun
 from tests.cli.runs import RUN, entry
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.hosts import Connect
+from orchestrator.model.host import Connect
 from orchestrator.runs.file_hosts import HostRunner
 from orchestrator.stores.riak.admin import Command
 from orchestrator.stores.riak.output import CommandOutput

@@ -11,7 +11,13 @@ from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
-from orchestrator.model.policy import Awareness, Kind, Policy, Selection, Strategy
+from orchestrator.model.policy import (
+    Awareness,
+    Kind,
+    Policy,
+    Selection,
+    Strategy,
+)
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.selection import require_zones, start_of
 from orchestrator.simulation import views

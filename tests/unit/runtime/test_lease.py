@@ -16,8 +16,8 @@ from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import LeaseView, Level, Successor
+from orchestrator.model.phase import HooksOf
 from orchestrator.model.reading import Garbled, Unknown
-from orchestrator.model.turn import HooksOf
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.taking import (
     Claim,

@@ -9,8 +9,8 @@ from sqlalchemy.dialects import postgresql
 
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Event, GoodReading, LeaseTaken, RunStarted
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned
 from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.work_event import IndexMerged, MergeBegun, MergeWarned
 from orchestrator.runtime import tables
 from orchestrator.runtime.merges import merges_query
 from orchestrator.runtime.store import RunEntry, StateStore

@@ -19,9 +19,8 @@ from sqlalchemy import create_engine, make_url, text
 from orchestrator.engine.state import NOT_BEGUN
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.action import Done
-from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold, RunFinished
+from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold, LeaseTaken, RunFinished
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.lease_event import LeaseTaken
 from orchestrator.model.phase import Outcome
 from orchestrator.next_command import without_password
 from orchestrator.runtime.database import Access, StateUnwritable, explain, place_of, state_url

@@ -14,9 +14,8 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.model.action import ProbeSettings, Refused
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import EVERYTHING, Look
+from orchestrator.model.observation import EVERYTHING, Look, MasterElected
 from orchestrator.model.reading import Unknown
-from orchestrator.model.watch import MasterElected
 from orchestrator.stores.elasticsearch.access import Access, Limits, parse_endpoint
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster

@@ -33,9 +33,8 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import Level
+from orchestrator.model.observation import CopiesActive, Level, MasterElected, NodesJoined
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
-from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch import dialect as dialect_module
 from orchestrator.stores.elasticsearch.access import Access, Limits

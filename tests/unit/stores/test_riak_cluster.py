@@ -19,10 +19,9 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
+from orchestrator.model.observation import ClusterView, Level, Look, NodesJoined, SettingsView
 from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.model.riak import Availability, RiakView
-from orchestrator.model.watch import NodesJoined
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.scripted_http import reply
 from tests.unit.stores.cases import known, why

@@ -29,12 +29,12 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import Incarnation, Node, NodeName
-from orchestrator.model.handoff_event import WaitingPartition
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
+from orchestrator.model.work_event import WaitingPartition
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_pace import parse_unstarted

@@ -12,7 +12,7 @@ from orchestrator.hosts.managers.manager import ServiceReading, Verb
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, InDoubt, Refused
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import Manager
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.output import CommandOutput, node_down

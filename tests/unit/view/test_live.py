@@ -33,16 +33,15 @@ from orchestrator.model.event import (
     SettingChanged,
     StandingDown,
     WaveFinished,
+    WaveGaveWay,
     node_phase,
     run_phase,
 )
-from orchestrator.model.observation import Level, Look
-from orchestrator.model.overlap import WaveGaveWay
+from orchestrator.model.observation import Level, Look, Watch
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.model.reading import Unknown
-from orchestrator.model.watch import Watch
 from orchestrator.ports import ClusterReadings
 from orchestrator.view.live import LiveReporter, scrolls, wants_live
 from orchestrator.view.model import Screen, recovery_of, screen_of, seconds_left

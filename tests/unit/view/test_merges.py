@@ -14,10 +14,9 @@ from orchestrator.engine.limits import nearest
 from orchestrator.engine.progress import Nodes
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, NodeRecovered, RunFinished, run_phase
-from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderLeftover, MergePolicy, MergeTarget
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.turn import REBOOT
+from orchestrator.model.phase import REBOOT, NodePhase, Outcome, Phase, Request
+from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.merge_summary import recovers_by_operations
 from orchestrator.view.model import screen_of

@@ -14,8 +14,8 @@ from orchestrator.engine.situation import Decision
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinished, RunResumed, StoodDown
+from orchestrator.model.observation import Watch
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.watch import Watch
 from orchestrator.runtime.codec import encode_event
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Rehearsed, rehearsed_lines

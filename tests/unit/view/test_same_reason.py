@@ -11,13 +11,11 @@ from orchestrator.engine.left_over import LeftOver, grouped, recorded, texts
 from orchestrator.model.action import ProbeSettings, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Event, Record
-from orchestrator.model.host_event import StartFailed
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, OnFailure, TunableState, Verdict
-from orchestrator.model.tuning_event import TuningMissed
 from orchestrator.model.upgrade import InstallState
-from orchestrator.model.upgrade_event import InstallEnded
+from orchestrator.model.work_event import InstallEnded, StartFailed, TuningMissed
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.reporters import Sentences, record_line, said_once
 from orchestrator.view.status import status_object, status_text

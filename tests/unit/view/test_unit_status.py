@@ -14,8 +14,8 @@ import pytest
 
 from orchestrator.engine.situation import Decision
 from orchestrator.model.event import RunStarted
+from orchestrator.model.observation import Watch
 from orchestrator.model.phase import Outcome
-from orchestrator.model.watch import Watch
 from orchestrator.view.reporters import LineReporter
 from orchestrator.view.unit_status import UnitStatus
 from tests.unit.view import samples

@@ -18,14 +18,14 @@ from orchestrator.model.event import (
     RestoreBegun,
     SettingChanged,
     VotingExcluded,
+    WaveGaveWay,
     WaveStarted,
 )
 from orchestrator.model.observation import Level
-from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import BOOT, TunableState, Verdict
-from orchestrator.model.tuning_event import TuningApplied
+from orchestrator.model.work_event import TuningApplied
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.action_words import action_sentence
 from orchestrator.view.live import scrolls, tone

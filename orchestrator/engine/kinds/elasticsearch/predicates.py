@@ -21,10 +21,10 @@ from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import SUBJECTS, ByPolicy, Finding, Question, disabling
 from orchestrator.model.allocation import DISABLING, disables
 from orchestrator.model.cluster import Health, Node
+from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Instant, Unknown
-from orchestrator.model.remembered import for_the_same_objects
 
 OLDEST_TASK_SECONDS: Final = 30.0
 """Elasticsearch's own limit for a master operation: a task this old shows a master that lags."""

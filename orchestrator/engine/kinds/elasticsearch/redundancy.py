@@ -32,11 +32,11 @@ from orchestrator.model.cluster import (
     ShardCopy,
     ShardId,
 )
+from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 from orchestrator.model.reading import Unknown, Unsupported
-from orchestrator.model.remembered import for_the_same_objects
 
 ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
 """The quorum predicate counts votes; the other roles are services of a node to its own clients."""

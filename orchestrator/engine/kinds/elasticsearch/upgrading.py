@@ -13,9 +13,9 @@ from typing import Final
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import ByPolicy, Finding, Question, disabling
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.due import numbers
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
+from orchestrator.model.policy import numbers
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, Upgrade, UpgradeView
 

@@ -26,12 +26,12 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, SettingChange, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import FallbacksHome
-from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.riak import Membership, RiakView, Transfers
+from orchestrator.model.work_event import NotHastened
 
 TIMER_MILLISECONDS: Final = 1000
 TICK_SECONDS: Final[Seconds] = 10.0

@@ -28,10 +28,10 @@ from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.kinds.riak.settings import limit_key
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.handoff_event import HandoffLeftWaiting, HandoffWaits, WaitingPartition
 from orchestrator.model.observation import ClusterView, Level, SettingsView
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.riak import HASH_SPACE, ActiveTransfer, RiakView, Ring, Transfers
+from orchestrator.model.work_event import HandoffLeftWaiting, HandoffWaits, WaitingPartition
 
 STILL_SECONDS: Final[Seconds] = 900.0
 """Riak tries again after 60 to 120 s. While a started node looks for fallbacks, what waits changes often."""

@@ -12,7 +12,12 @@ from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tuning import boot, boot_files, old_ways
 from orchestrator.hosts.tuning.boot import Place
 from orchestrator.hosts.undoing import Back, Ours, rank, reads_for, standing
-from orchestrator.model.host_facts import FileText, HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.host import (
+    FileText,
+    HostFacts,
+    InitSystem,
+    ServiceFacts,
+)
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     BOOT,

@@ -22,8 +22,7 @@ from orchestrator.hosts.facts_script import ANSWER_BYTES, FILE_BYTES, facts_scri
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
-from orchestrator.model.hosts import Manager
+from orchestrator.model.host import HostFacts, InitSystem, Manager, ServiceFacts
 from orchestrator.model.reading import Unknown
 from tests.fakes.host_kinds import KINDS, debian, rhel6, rhel7
 from tests.fakes.host_tree import THP, THP_RHEL6, HostTree

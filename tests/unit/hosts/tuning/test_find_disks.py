@@ -12,7 +12,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tuning import boot_files
 from orchestrator.hosts.tuning.boot import Place
-from orchestrator.model.host_facts import BlockDevice
+from orchestrator.model.host import BlockDevice
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import ValueChange
 from tests.fakes.block_tree import BlockTree

@@ -17,7 +17,7 @@ from orchestrator.config.tuning import load_profile
 from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tuning import boot_files
 from orchestrator.hosts.tuning.boot import Place
-from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.host import HostFacts, InitSystem, ServiceFacts
 from tests.fakes.sudoers_lines import plain_commands
 from tests.fakes.tuned_hosts import KINDS, rhel6
 from tests.tools import needs

@@ -12,7 +12,12 @@ from orchestrator.hosts.tunables.disks import chosen
 from orchestrator.hosts.tunables.kernel_parameters import PARAMETERS
 from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.registry import RULES, TUNABLES
-from orchestrator.model.host_facts import BlockDevice, HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.host import (
+    BlockDevice,
+    HostFacts,
+    InitSystem,
+    ServiceFacts,
+)
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     BlockChange,

@@ -15,7 +15,7 @@ from orchestrator.hosts.blocks import with_block
 from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tuning import boot, boot_files
 from orchestrator.hosts.tuning.boot import Place
-from orchestrator.model.host_facts import FileText, HostFacts, ServiceFacts
+from orchestrator.model.host import FileText, HostFacts, ServiceFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     BOOT,

@@ -1,4 +1,4 @@
-"""Facts read from a host in one round trip: system, files, services and the disks behind its data."""
+"""How machines are reached, and the facts read from one in one round trip: system, files, services, disks."""
 
 from __future__ import annotations
 
@@ -128,3 +128,24 @@ class HostFacts:
     def matching(self, prefix: str, suffix: str = "") -> tuple[str, ...]:
         """Paths that were read and have this prefix and suffix, in order."""
         return tuple(sorted(path for path in self.files if path.startswith(prefix) and path.endswith(suffix)))
+
+
+# How machines are reached and services are run: the words of a cluster file.
+# ------------------------------------
+
+
+class Connect(Enum):
+    """How commands reach a node's machine."""
+
+    SSH = "ssh"
+    OPENSSH = "openssh"
+    LOCAL = "local"
+
+
+class Manager(Enum):
+    """The service manager of a node's process."""
+
+    SYSTEMD = "systemd"
+    SYSV = "sysv"
+    DOCKER = "docker"
+    COMMAND = "command"
