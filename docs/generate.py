@@ -305,7 +305,7 @@ def versions() -> str:
         title = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}[product]
         table = _table(("from version", "restarted", "otherwise than the row above"), rows)
         parts.append(f"## {title}\n\n{table}")
-    meanings = _attributes(inspect.getdoc(Dialect))
+    meanings = _field_comments(Dialect)
     parts.append("## Columns\n")
     newest = [(f"`{each.name}`", _said(getattr(NEWEST, each.name)), meanings[each.name]) for each in columns]
     parts.append(_table(("column", "newest Elasticsearch", "meaning"), newest))
@@ -412,7 +412,7 @@ def events() -> str:
     parts = []
     for event in get_args(Event):
         names = {f.name: f for f in fields(event)}
-        hints, said = get_type_hints(event), _attributes(inspect.getdoc(event))
+        hints, said = get_type_hints(event), _field_comments(event)
         rows = [
             (f"`{name.rstrip('_')}`", _json_type(hints[name]), said.get(name, ""))
             for name in names
@@ -477,11 +477,19 @@ def _console(text: str) -> str:
     return "```console\n" + "\n".join(line.rstrip() for line in text.rstrip().splitlines()) + "\n```\n"
 
 
-def _attributes(doc: str | None) -> dict[str, str]:
-    """What a docstring says of each attribute."""
-    section = re.search(r"\nAttributes:\n((?:    .*\n?)+)", doc or "")
-    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section.group(1), re.MULTILINE) if section else []
-    return {name: " ".join(text.split()) for name, text in found}
+def _field_comments(owner: type) -> dict[str, str]:
+    """What is said of each field of a class: the comment on its own line, or on the lines before it."""
+    said: dict[str, str] = {}
+    above: list[str] = []
+    for line in inspect.getsource(owner).splitlines():
+        comment, field = re.match(r"    # (.*)", line), re.match(r"    (\w+): [^#]*(?:# (.*))?", line)
+        if comment:
+            above.append(comment.group(1))
+        elif field:
+            text = field.group(2) or " ".join(above)
+            said[field.group(1)] = text if text.endswith((".", "?", ".)")) or not text else f"{text}."
+        above = above if comment else []
+    return said
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {

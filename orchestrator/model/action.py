@@ -146,25 +146,18 @@ class StopNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartNode:
-    """Ask the service manager to start the node's service.
-
-    Attributes:
-        counts: the host reported that the process is gone, so this start counts as an attempt.
-    """
+    """Ask the service manager to start the node's service."""
 
     node: NodeName
-    counts: bool = False
+    counts: bool = False  # the host reported that the process is gone, so this start counts as an attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebootHost:
-    """Reboot the node's host. Its service is already down.
-
-    Attributes:
-        also: the wave's other nodes on that machine. They are already down and return with the same boot.
-    """
+    """Reboot the node's host. Its service is already down."""
 
     node: NodeName
+    # the wave's other nodes on that machine. They are already down and return with the same boot.
     also: tuple[NodeName, ...] = ()
 
     @property
@@ -189,15 +182,12 @@ class TuneHost:
 
     Each change contains the value found. The record of this verb is written before it is sent, and it is
     enough to undo the changes.
-
-    Attributes:
-        found: the tunable's original value, for people; `wanted` likewise.
     """
 
     node: NodeName
     tunable: str
     changes: tuple[Change, ...]
-    found: str = ""
+    found: str = ""  # the tunable's original value, for people; `wanted` likewise
     wanted: str = ""
 
 
@@ -207,22 +197,15 @@ class RunInstall:
 
     A step goes on without this program and is never ended by it. `HostView.install` shows its state. The verb
     may be sent twice: a step with the same ticket that runs, or has ended well, is not begun again.
-
-    Attributes:
-        number: of the step.
-        ticket: names the step and the try: `RUN/NODE/NUMBER/TRY`.
-        target: the wanted version.
-        plugins: those that the node is to load with it.
-        installed: if this command line succeeds, nothing is run, and the step counts as done.
     """
 
     node: NodeName
-    number: int
+    number: int  # of the step
     step: InstallStep
-    ticket: str
-    target: str
-    plugins: tuple[str, ...] = ()
-    installed: str | None = None
+    ticket: str  # names the step and the try: `RUN/NODE/NUMBER/TRY`
+    target: str  # the wanted version
+    plugins: tuple[str, ...] = ()  # those that the node is to load with it
+    installed: str | None = None  # if this command line succeeds, nothing is run, and the step counts as done
 
 
 IndexAction: TypeAlias = (
@@ -299,29 +282,20 @@ def action_target(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The verb was accepted. For a stop or a start, this does not prove that it took effect.
+    """The verb was accepted. For a stop or a start, this does not prove that it took effect."""
 
-    Attributes:
-        output: what a command printed, bounded and free of secrets.
-    """
-
-    output: str = ""
+    output: str = ""  # what a command printed, bounded and free of secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The verb had no effect: refused, host not reached, rights missing, or a start ended with an error.
-
-    Attributes:
-        passes: the same verb may be accepted a little later: too many requests, no elected master, no
-            connection. False where a person has to change something first (rights, a wrong value), or where
-            the cause is unknown.
-        refusal: the credentials that were not accepted.
-    """
+    """The verb had no effect: refused, host not reached, rights missing, or a start ended with an error."""
 
     reason: str
+    # the same verb may be accepted a little later: too many requests, no elected master, no connection. False
+    # where a person has to change something first (rights, a wrong value), or where the cause is unknown.
     passes: bool = False
-    refusal: Refusal | None = None
+    refusal: Refusal | None = None  # the credentials that were not accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

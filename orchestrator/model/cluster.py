@@ -62,13 +62,11 @@ class Incarnation:
 
     Only a changed incarnation proves a restart. A node that answers proves nothing, and our clock is never
     compared with the node's.
-
-    Attributes:
-        ephemeral_id: the process generates it at each start (Elasticsearch 5 and later, OpenSearch).
-        started_at_ms: the process's start time in milliseconds since the epoch, by the node's own clock.
     """
 
+    # the process generates it at each start (Elasticsearch 5 and later, OpenSearch)
     ephemeral_id: str | None = None
+    # the process's start time in milliseconds since the epoch, by the node's own clock
     started_at_ms: int | None = None
 
     def differs_from(self, earlier: Incarnation) -> bool:
@@ -91,26 +89,20 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A member of the cluster, as the elected master lists it.
-
-    Attributes:
-        address: host part of the transport publish address, by which its host is reached; empty if unknown.
-        attributes: custom node attributes, awareness attributes among them.
-        host: the name that the server has of its machine; empty where it was not read.
-        own_name: the name that it took itself, if it is known by another; filters of allocation mean it.
-        plugins: plugins that it has loaded; None where they were not read.
-    """
+    """A member of the cluster, as the elected master lists it."""
 
     name: NodeName
     node_id: str
     incarnation: Incarnation
     roles: frozenset[Role]
     version: str
-    address: str
+    address: str  # host part of the transport publish address, by which its host is reached; empty if unknown
+    # custom node attributes, awareness attributes among them
     attributes: Mapping[str, str] = field(default_factory=dict)
+    # the name that it took itself, if it is known by another; filters of allocation mean it
     own_name: str = ""
-    plugins: frozenset[str] | None = None
-    host: str = ""
+    plugins: frozenset[str] | None = None  # plugins that it has loaded; None where they were not read
+    host: str = ""  # the name that the server has of its machine; empty where it was not read
 
     def __post_init__(self) -> None:
         """Refuse an invalid address; raises `UntrustedValue`."""
@@ -162,25 +154,18 @@ class ShardId(NamedTuple):
 
 
 class ShardCopy(NamedTuple):
-    """One copy of a shard, as the routing table lists it. A tuple: a large cluster has a million of them.
-
-    Attributes:
-        node: the node that holds it; None when unassigned.
-        relocating_to: the target when `RELOCATING`; the source still serves, so it is a started copy.
-        allocation_id: matched against the in-sync set; None where the version has none.
-        unassigned_reason: the cluster's term, such as `NODE_LEFT`.
-        failed_attempts: allocations that failed in a row; at five the cluster stops trying.
-        from_snapshot: it is a primary that is being restored, or will be restored, from a snapshot.
-    """
+    """One copy of a shard, as the routing table lists it. A tuple: a large cluster has a million of them."""
 
     shard: ShardId
     primary: bool
     state: CopyState
-    node: NodeName | None = None
+    node: NodeName | None = None  # the node that holds it; None when unassigned
+    # the target when `RELOCATING`; the source still serves, so it is a started copy
     relocating_to: NodeName | None = None
-    allocation_id: str | None = None
-    unassigned_reason: str | None = None
-    failed_attempts: int = 0
+    allocation_id: str | None = None  # matched against the in-sync set; None where the version has none
+    unassigned_reason: str | None = None  # the cluster's term, such as `NODE_LEFT`
+    failed_attempts: int = 0  # allocations that failed in a row; at five the cluster stops trying
+    # it is a primary that is being restored, or will be restored, from a snapshot
     from_snapshot: bool = False
 
     @property
@@ -191,28 +176,20 @@ class ShardCopy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """An index, as the metadata describe it.
-
-    Attributes:
-        replicas: configured copies besides the primary.
-        auto_expand: value of `auto_expand_replicas` such as `0-1`, None when off.
-        allocation_enable: the index's own `index.routing.allocation.enable`, which overrides the cluster's.
-        searchable_snapshot: the snapshot repository serves as its second copy.
-        in_sync: allocation ids by shard number; None where the version does not report them (before 5).
-        filters: its allocation filters and limits, as one text. Another text allows other nodes.
-        shrinks: ILM shrinks it now. While it does, it has pinned the index to one node.
-    """
+    """An index, as the metadata describe it."""
 
     name: str
     uuid: str
     open: bool = True
-    replicas: int = 1
-    auto_expand: str | None = None
+    replicas: int = 1  # configured copies besides the primary
+    auto_expand: str | None = None  # value of `auto_expand_replicas` such as `0-1`, None when off
+    # the index's own `index.routing.allocation.enable`, which overrides the cluster's
     allocation_enable: str | None = None
-    searchable_snapshot: bool = False
+    searchable_snapshot: bool = False  # the snapshot repository serves as its second copy
+    # allocation ids by shard number; None where the version does not report them (before 5)
     in_sync: Mapping[int, frozenset[str]] | None = None
-    filters: str = ""
-    shrinks: bool = False
+    filters: str = ""  # its allocation filters and limits, as one text. Another text allows other nodes.
+    shrinks: bool = False  # ILM shrinks it now. While it does, it has pinned the index to one node.
 
 
 class Health(Enum):

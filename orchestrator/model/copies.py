@@ -27,15 +27,11 @@ class Copies(Sequence[ShardCopy]):
 
     Args:
         copies: in any order.
-
-    Attributes:
-        by_shard: the copies of each shard.
-        aside: `away`, `moving` and `red`; None until one of them is asked for.
-        asked: the last test of `where`, its shards, and the shards that changed since.
     """
 
-    by_shard: ByShard
-    aside: _Aside | None
+    by_shard: ByShard  # the copies of each shard
+    aside: _Aside | None  # `away`, `moving` and `red`; None until one of them is asked for
+    # the last test of `where`, its shards, and the shards that changed since
     asked: tuple[Test, frozenset[ShardId], ByShard] | None
 
     def __init__(self, copies: Iterable[ShardCopy]) -> None:

@@ -37,36 +37,23 @@ class Confidence(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUse:
-    """How all CPUs together spent their time.
+    """How all CPUs together spent their time."""
 
-    Attributes:
-        system: share of all CPU time spent in the kernel, interrupts included; 0 to 1.
-        busy: share that was not idle and not waiting for a disk.
-        peak_system: the highest of several samples; equal to `system` if there was only one.
-    """
-
-    system: float
-    busy: float
-    peak_system: float
+    system: float  # share of all CPU time spent in the kernel, interrupts included; 0 to 1
+    busy: float  # share that was not idle and not waiting for a disk
+    peak_system: float  # the highest of several samples; equal to `system` if there was only one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaim:
-    """The kernel's search for memory to free, in pages a second.
+    """The kernel's search for memory to free, in pages a second."""
 
-    Attributes:
-        scanned_direct: by processes that needed memory and had to wait while they searched for it themselves.
-        scanned_kswapd: by the kernel's own thread, in the background.
-        stolen_direct: freed by such processes; None where the source does not separate them.
-        stolen: freed by both.
-        peak_direct: the highest `scanned_direct` of several samples; equal to it if there was only one.
-    """
-
+    # by processes that needed memory and had to wait while they searched for it themselves
     scanned_direct: float
-    scanned_kswapd: float
-    stolen_direct: float | None
-    stolen: float
-    peak_direct: float
+    scanned_kswapd: float  # by the kernel's own thread, in the background
+    stolen_direct: float | None  # freed by such processes; None where the source does not separate them
+    stolen: float  # freed by both
+    peak_direct: float  # the highest `scanned_direct` of several samples; equal to it if there was only one
 
     @property
     def yield_share(self) -> float | None:
@@ -79,32 +66,21 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """Compaction: the kernel moves pages to form large free blocks. In events a second.
+    """Compaction: the kernel moves pages to form large free blocks. In events a second."""
 
-    Attributes:
-        stalls: a process waited while its own allocation compacted memory.
-        failures: stalls that ended without a block.
-        huge_faults: page faults served with a huge page.
-        huge_fallbacks: page faults that needed a huge page and got small pages.
-    """
-
-    stalls: float
-    failures: float
-    huge_faults: float
-    huge_fallbacks: float
+    stalls: float  # a process waited while its own allocation compacted memory
+    failures: float  # stalls that ended without a block
+    huge_faults: float  # page faults served with a huge page
+    huge_fallbacks: float  # page faults that needed a huge page and got small pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeZone:
-    """Free memory of one zone of one NUMA node.
-
-    Attributes:
-        blocks: number of free blocks of 1, 2, 4, … pages.
-    """
+    """Free memory of one zone of one NUMA node."""
 
     numa_node: int
     zone: str
-    blocks: tuple[int, ...]
+    blocks: tuple[int, ...]  # number of free blocks of 1, 2, 4, … pages
 
     def pages(self, from_order: int = 0) -> int:
         """Free pages in blocks of at least `2 ** from_order` pages."""
@@ -113,157 +89,108 @@ class FreeZone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageMove:
-    """Pages of a process that numad moved to other NUMA nodes.
-
-    Attributes:
-        command: the process's name; empty where the log's beginning is missing.
-        seconds: how long it took.
-        age: seconds ago; None where it is not known.
-    """
+    """Pages of a process that numad moved to other NUMA nodes."""
 
     pid: int
-    command: str
+    command: str  # the process's name; empty where the log's beginning is missing
     to_nodes: str
-    seconds: Seconds
-    age: Seconds | None = None
+    seconds: Seconds  # how long it took
+    age: Seconds | None = None  # seconds ago; None where it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numad:
-    """What numad did, and whether it still runs.
-
-    Attributes:
-        running: None where it is not known.
-    """
+    """What numad did, and whether it still runs."""
 
     moves: tuple[PageMove, ...]
-    running: bool | None = None
+    running: bool | None = None  # None where it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskUse:
-    """A whole disk and its use.
-
-    Attributes:
-        scheduler: the active one; empty where the device has no choice of schedulers.
-        rotational: the kernel's report, which is wrong for many virtual disks; None without a report.
-        busy: share of the time in which it had requests.
-        kib: KiB a second, read and written.
-        carries_data: whether the store's data is on it; None where the data paths are not known.
-    """
+    """A whole disk and its use."""
 
     name: str
-    scheduler: str
+    scheduler: str  # the active one; empty where the device has no choice of schedulers
     offered: tuple[str, ...]
+    # the kernel's report, which is wrong for many virtual disks; None without a report
     rotational: bool | None
-    busy: float
-    kib: float
+    busy: float  # share of the time in which it had requests
+    kib: float  # KiB a second, read and written
+    # whether the store's data is on it; None where the data paths are not known
     carries_data: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadUse:
-    """One thread over the sample.
-
-    Attributes:
-        cpu: share of one CPU.
-        sleeps: times a second that it released the CPU voluntarily.
-    """
+    """One thread over the sample."""
 
     name: str
-    cpu: float
-    sleeps: float
+    cpu: float  # share of one CPU
+    sleeps: float  # times a second that it released the CPU voluntarily
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErlangUse:
-    """An Erlang VM.
-
-    Attributes:
-        schedulers: its scheduler threads, without the dirty ones, which do not busy-wait by default.
-    """
+    """An Erlang VM."""
 
     pid: int
+    # its scheduler threads, without the dirty ones, which do not busy-wait by default
     schedulers: tuple[ThreadUse, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """Everything that was read of one host for a diagnosis.
-
-    Attributes:
-        machine: equal for nodes on one machine; empty where it is not known.
-        page: bytes of a memory page.
-        seconds: length of the sample.
-        memory: bytes.
-        load: processes running or waiting, averaged over a minute.
-        switches: context switches a second.
-        huge_pages: the active value of `transparent_hugepage/enabled`; empty where it does not exist.
-        huge_pages_defrag: the same for `…/defrag`.
-        min_free: `vm.min_free_kbytes` in bytes.
-        functions: share of all samples of a profile by function, as `perf top` shows it.
-        recovery: time from stop to recovered in the node's last restart.
-    """
+    """Everything that was read of one host for a diagnosis."""
 
     node: NodeName
-    machine: str = ""
-    page: int = 4096
-    seconds: Reading[Seconds] = NOT_READ
+    machine: str = ""  # equal for nodes on one machine; empty where it is not known
+    page: int = 4096  # bytes of a memory page
+    seconds: Reading[Seconds] = NOT_READ  # length of the sample
     cpus: Reading[int] = NOT_READ
     numa_nodes: Reading[int] = NOT_READ
-    memory: Reading[int] = NOT_READ
-    load: Reading[float] = NOT_READ
+    memory: Reading[int] = NOT_READ  # bytes
+    load: Reading[float] = NOT_READ  # processes running or waiting, averaged over a minute
     cpu: Reading[CpuUse] = NOT_READ
-    switches: Reading[float] = NOT_READ
+    switches: Reading[float] = NOT_READ  # context switches a second
     reclaim: Reading[Reclaim] = NOT_READ
     compaction: Reading[Compaction] = NOT_READ
     zones: Reading[tuple[FreeZone, ...]] = NOT_READ
     numad: Reading[Numad] = NOT_READ
     disks: Reading[tuple[DiskUse, ...]] = NOT_READ
     erlang: Reading[tuple[ErlangUse, ...]] = NOT_READ
+    # share of all samples of a profile by function, as `perf top` shows it
     functions: Reading[Mapping[str, float]] = NOT_READ
+    # the active value of `transparent_hugepage/enabled`; empty where it does not exist
     huge_pages: Reading[str] = NOT_READ
-    huge_pages_defrag: Reading[str] = NOT_READ
+    huge_pages_defrag: Reading[str] = NOT_READ  # the same for `…/defrag`
     zone_reclaim_mode: Reading[int] = NOT_READ
-    min_free: Reading[int] = NOT_READ
-    recovery: Reading[Seconds] = NOT_READ
+    min_free: Reading[int] = NOT_READ  # `vm.min_free_kbytes` in bytes
+    recovery: Reading[Seconds] = NOT_READ  # time from stop to recovered in the node's last restart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """One measured value.
-
-    Attributes:
-        unit: `pages/s`, `%`, `s`, …; empty for a plain count.
-        usual: what a healthy host shows, for comparison.
-    """
+    """One measured value."""
 
     name: str
     value: float
-    unit: str
-    usual: str
+    unit: str  # `pages/s`, `%`, `s`, …; empty for a plain count
+    usual: str  # what a healthy host shows, for comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A syndrome that was recognised.
-
-    Attributes:
-        nodes: more than one when they share the machine.
-        subject: what on the host (`sda`, `pid 812`); empty for the host itself. One host may have several.
-        why: the reason for the confidence.
-        numbers: what was measured; never empty.
-        advice: what to do, for people.
-        tunable: the tunable that applies the advice; None if there is none.
-    """
+    """A syndrome that was recognised."""
 
     syndrome: Syndrome
-    nodes: tuple[NodeName, ...]
+    nodes: tuple[NodeName, ...]  # more than one when they share the machine
     confidence: Confidence
-    why: str
-    numbers: tuple[Number, ...]
-    advice: str
-    tunable: str | None
+    why: str  # the reason for the confidence
+    numbers: tuple[Number, ...]  # what was measured; never empty
+    advice: str  # what to do, for people
+    tunable: str | None  # the tunable that applies the advice; None if there is none
+    # what on the host (`sda`, `pid 812`); empty for the host itself. One host may have several.
     subject: str = ""
 
     def __post_init__(self) -> None:
@@ -283,20 +210,13 @@ class Unexamined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The result of a diagnosis.
+    """The result of a diagnosis."""
 
-    Attributes:
-        findings: the surest first.
-        examined: nodes whose hosts were read.
-        unread: by node, why its host could not be read.
-        unexamined: what could not be checked on a host that was read.
-        unrecorded: syndromes for which a recording has no data; always empty for a live host.
-    """
-
-    findings: tuple[Finding, ...]
-    examined: tuple[NodeName, ...]
-    unread: Mapping[NodeName, Unknown]
-    unexamined: tuple[Unexamined, ...]
+    findings: tuple[Finding, ...]  # the surest first
+    examined: tuple[NodeName, ...]  # nodes whose hosts were read
+    unread: Mapping[NodeName, Unknown]  # by node, why its host could not be read
+    unexamined: tuple[Unexamined, ...]  # what could not be checked on a host that was read
+    # syndromes for which a recording has no data; always empty for a live host
     unrecorded: tuple[Unexamined, ...] = ()
 
     @property

@@ -25,20 +25,15 @@ from orchestrator.model.work_event import HandoffEvent, HostEvent, MergeEvent, T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTaken:
-    """The run holds the lease.
+    """The run holds the lease."""
 
-    Attributes:
-        epoch: of the lease; it begins at 1 again after a release, and orders nothing.
-        takeover: it replaced an expired lease of another process.
-        takes_over: the run whose lease and pending changes this run takes over; None if there is none.
-        ordinal: number of this lease among all that were taken with this state: runs are ordered by it, and
-            by no clock. None in the journal of an earlier version, which has no `takes_over` either.
-    """
-
-    epoch: int
+    epoch: int  # of the lease; it begins at 1 again after a release, and orders nothing
     holder: str
-    takeover: bool = False
+    takeover: bool = False  # it replaced an expired lease of another process
+    # the run whose lease and pending changes this run takes over; None if there is none
     takes_over: str | None = None
+    # number of this lease among all that were taken with this state: runs are ordered by it, and by no clock.
+    # None in the journal of an earlier version, which has no `takes_over` either.
     ordinal: int | None = None
     event: Literal["lease_taken"] = "lease_taken"
 
@@ -65,19 +60,14 @@ class Deposed:
 
     From now on this process writes no setting and stops no node. It starts only nodes that it stopped itself,
     that are down, and that are not in `in_hand`.
-
-    Attributes:
-        successor: the run that took over; our own id where another process resumed this run. (In JSON, `run`
-            is the record's own field.)
-        owner: `user@host` of that process.
-        epoch: epoch of its lease; 0 where only the journal shows the takeover.
-        in_hand: nodes that the other process has to start from now on.
     """
 
+    # the run that took over; our own id where another process resumed this run. (In JSON, `run` is the
+    # record's own field.)
     successor: str
-    owner: str
-    epoch: int
-    in_hand: tuple[NodeName, ...] = ()
+    owner: str  # `user@host` of that process
+    epoch: int  # epoch of its lease; 0 where only the journal shows the takeover
+    in_hand: tuple[NodeName, ...] = ()  # nodes that the other process has to start from now on
     event: Literal["deposed"] = "deposed"
 
 
@@ -97,15 +87,13 @@ class GateClosed:
     """A gate is closed or (not `readable`) cannot be read, which counts as closed. No node is stopped.
 
     A gate that alerts close has another such event when these alerts change.
-
-    Attributes:
-        subjects: the alerts that close it, at most five; `count`: how many they are. Empty for other gates.
     """
 
     gate: str
     evidence: str
     readable: bool = True
     count: int = 0
+    # the alerts that close it, at most five; `count`: how many they are. Empty for other gates.
     subjects: tuple[str, ...] = ()
     event: Literal["gate_closed"] = "gate_closed"
 
@@ -121,14 +109,11 @@ class GateOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertsAtStart:
-    """The alerts that fired when the run began: while they keep firing, they do not close the gate.
-
-    Attributes:
-        alerts: by fingerprint, when each began to fire (Unix seconds, by the server); silenced and inhibited
-            ones included.
-    """
+    """The alerts that fired when the run began: while they keep firing, they do not close the gate."""
 
     gate: str
+    # by fingerprint, when each began to fire (Unix seconds, by the server); silenced and inhibited ones
+    # included
     alerts: Mapping[str, Instant]
     event: Literal["alerts_at_start"] = "alerts_at_start"
 
@@ -150,43 +135,30 @@ GateEvent: TypeAlias = GateClosed | GateOpened | AlertsAtStart | GatesPassed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveGaveWay:
-    """With `overlap_recovery`: the wave is back, and the next may start while copies still recover.
-
-    Attributes:
-        copies: not started yet, of any wave.
-    """
+    """With `overlap_recovery`: the wave is back, and the next may start while copies still recover."""
 
     number: int
-    copies: int
+    copies: int  # not started yet, of any wave
     event: Literal["wave_gave_way"] = "wave_gave_way"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardUnderWay:
-    """A shard with a copy that is recovering or moving.
-
-    Attributes:
-        nodes: those that have a copy of it or are getting one.
-    """
+    """A shard with a copy that is recovering or moving."""
 
     index: str
     number: int
-    nodes: tuple[NodeName, ...]
+    nodes: tuple[NodeName, ...]  # those that have a copy of it or are getting one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlapping:
-    """The last reading before the stop of a wave that does not wait for earlier waves.
+    """The last reading before the stop of a wave that does not wait for earlier waves."""
 
-    Attributes:
-        number: of the wave that stops.
-        unassigned: copies beyond the baseline that are not being allocated; 0 by the predicate.
-        shards: shards that recover, none of them on the wave by the predicate: `index`, `number`, and the
-            `nodes` that have a copy or are getting one.
-    """
-
-    number: int
-    unassigned: int
+    number: int  # of the wave that stops
+    unassigned: int  # copies beyond the baseline that are not being allocated; 0 by the predicate
+    # shards that recover, none of them on the wave by the predicate: `index`, `number`, and the `nodes` that
+    # have a copy or are getting one
     shards: tuple[ShardUnderWay, ...]
     event: Literal["overlapping"] = "overlapping"
 
@@ -203,19 +175,12 @@ class Surrounding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notified(Surrounding):
-    """A message was sent, or with `on` = `annotation` an annotation. `resume` does not send it again.
+    """A message was sent, or with `on` = `annotation` an annotation. `resume` does not send it again."""
 
-    Attributes:
-        target: its name, without secrets.
-        on: what it is about, as in `notify`.
-        of: sequence of the event that it is about.
-        reference: the id of an annotation.
-    """
-
-    target: str
-    on: str
-    of: int
-    reference: str = ""
+    target: str  # its name, without secrets
+    on: str  # what it is about, as in `notify`
+    of: int  # sequence of the event that it is about
+    reference: str = ""  # the id of an annotation
     event: Literal["notified"] = "notified"
 
 
@@ -232,18 +197,12 @@ class NotNotified(Surrounding):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceCreated(Surrounding):
-    """Alerts of a wave are silenced, by a lease that the run renews.
-
-    Attributes:
-        silence: its id in Alertmanager.
-        matchers: the alerts that it silences.
-        until: when it ends unless it is renewed.
-    """
+    """Alerts of a wave are silenced, by a lease that the run renews."""
 
     wave: int
-    silence: str
-    matchers: str
-    until: Instant
+    silence: str  # its id in Alertmanager
+    matchers: str  # the alerts that it silences
+    until: Instant  # when it ends unless it is renewed
     event: Literal["silence_created"] = "silence_created"
 
 
@@ -277,42 +236,33 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """A run begins.
-
-    Attributes:
-        distribution: `elasticsearch` or `opensearch`, as the server reports it.
-        nodes: the selected nodes, in order.
-        repairs: the run whose pending changes this run restores, without restarts; None for a restart.
-        addresses: of the nodes' hosts, empty if unknown; `data_paths`: by node. A node that is down reports
-            neither.
-        cluster_file: path of the cluster file, from which `resume` reads endpoints and secrets again.
-        planned: the waves of the plan, which none exceeds; `forecast`: how long it said that they take.
-        indices: indices to merge first, in order; empty for a restart alone.
-        out_of_service: nodes that the repaired run took out of service; `after_recovery` hooks are pending.
-        hooks_of: the run that took these nodes out of service, and its playbook.
-        restarted: nodes that the repaired run restarted, so that their in-memory settings are lost.
-        state: the state database, as after `--state`, for the commands that the run advises; empty for the
-            usual place. Those of a new process, too.
-    """
+    """A run begins."""
 
     cluster: str
     cluster_uuid: str
     version: str
     policy: Policy
-    nodes: tuple[NodeName, ...]
+    nodes: tuple[NodeName, ...]  # the selected nodes, in order
     operator: str
     host: str
+    # of the nodes' hosts, empty if unknown; `data_paths`: by node. A node that is down reports neither.
     addresses: Mapping[NodeName, str] = field(default_factory=dict)
-    cluster_file: str = ""
-    distribution: str = ""
+    cluster_file: str = ""  # path of the cluster file, from which `resume` reads endpoints and secrets again
+    distribution: str = ""  # `elasticsearch` or `opensearch`, as the server reports it
+    # the run whose pending changes this run restores, without restarts; None for a restart
     repairs: str | None = None
+    # the waves of the plan, which none exceeds; `forecast`: how long it said that they take
     planned: tuple[tuple[NodeName, ...], ...] = ()
     data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
-    indices: tuple[MergeTarget, ...] = ()
+    indices: tuple[MergeTarget, ...] = ()  # indices to merge first, in order; empty for a restart alone
+    # nodes that the repaired run took out of service; `after_recovery` hooks are pending
     out_of_service: tuple[NodeName, ...] = ()
-    hooks_of: HooksOf | None = None
+    hooks_of: HooksOf | None = None  # the run that took these nodes out of service, and its playbook
+    # nodes that the repaired run restarted, so that their in-memory settings are lost
     restarted: tuple[NodeName, ...] = ()
     forecast: Forecast | None = None
+    # the state database, as after `--state`, for the commands that the run advises; empty for the usual
+    # place. Those of a new process, too.
     state: str = ""
     event: Literal["run_started"] = "run_started"
 
@@ -324,19 +274,15 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRecorded:
-    """The state of the cluster, and of each host that was read, before any change.
-
-    Attributes:
-        bystanders: members without data and without a vote; the cluster works without them.
-        partitions: the size of Riak's ring, if it was read.
-    """
+    """The state of the cluster, and of each host that was read, before any change."""
 
     missing: tuple[MissingCopy, ...]
     incarnations: Mapping[NodeName, Incarnation]
     boots: Mapping[NodeName, str] = field(default_factory=dict)
     machines: Mapping[NodeName, str] = field(default_factory=dict)
+    # members without data and without a vote; the cluster works without them
     bystanders: tuple[NodeName, ...] = ()
-    partitions: int | None = None
+    partitions: int | None = None  # the size of Riak's ring, if it was read
     event: Literal["baseline_recorded"] = "baseline_recorded"
 
 
@@ -354,15 +300,12 @@ class SettingChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRestored:
-    """A cluster setting has its original value again, as read from the cluster. `value` None = absent.
-
-    Attributes:
-        note: set when someone else changed it meanwhile (their value stays), or when it was never written.
-    """
+    """A cluster setting has its original value again, as read from the cluster. `value` None = absent."""
 
     level: Level
     key: str
     value: SettingValue | None
+    # set when someone else changed it meanwhile (their value stays), or when it was never written
     note: str = ""
     event: Literal["setting_restored"] = "setting_restored"
 
@@ -413,16 +356,13 @@ class WaveStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEntered:
-    """The run (node None) or one of its nodes enters a phase.
-
-    Attributes:
-        incarnation: the incarnation in which a node entered `rejoined`; `boot` is its host's boot id then.
-    """
+    """The run (node None) or one of its nodes enters a phase."""
 
     from_: str
     to: str
     node: NodeName | None = None
     why: str = ""
+    # the incarnation in which a node entered `rejoined`; `boot` is its host's boot id then
     incarnation: Incarnation | None = None
     boot: str | None = None
     event: Literal["phase_entered"] = "phase_entered"
@@ -465,46 +405,34 @@ class ActionConfirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed:
-    """An action was refused, or (`in_doubt`) may have been done.
-
-    Attributes:
-        unsent: it was never sent to the cluster or to a host: the lease or its record did not allow it.
-        passes: the same action may be accepted a little later.
-        refusal: the credentials that were not accepted.
-    """
+    """An action was refused, or (`in_doubt`) may have been done."""
 
     action: Action
     reason: str
     in_doubt: bool
+    # it was never sent to the cluster or to a host: the lease or its record did not allow it
     unsent: bool = False
-    passes: bool = False
-    refusal: Refusal | None = None
+    passes: bool = False  # the same action may be accepted a little later
+    refusal: Refusal | None = None  # the credentials that were not accepted
     event: Literal["action_failed"] = "action_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A predicate is not met: its name, its subjects and the evidence.
-
-    Attributes:
-        subject: the first of `subjects`; `evidence` is about it.
-        count: the number of subjects for which it is not met.
-        subjects: the first five of them; `subject` alone where none is given.
-        also: predicates that are not met for the same reason and have no hold of their own.
-        reasons: the evidence of each of `subjects`; empty where that of the first is enough.
-        ways: with what another run passes it, such as a flag, where this run's policy does not let it clear.
-        others_first: the wave only has to wait for other nodes, which may be of any rank.
-    """
+    """A predicate is not met: its name, its subjects and the evidence."""
 
     predicate: str
-    subject: str
+    subject: str  # the first of `subjects`; `evidence` is about it
     evidence: str
-    count: int = 1
-    subjects: tuple[str, ...] = ()
+    count: int = 1  # the number of subjects for which it is not met
+    subjects: tuple[str, ...] = ()  # the first five of them; `subject` alone where none is given
+    # predicates that are not met for the same reason and have no hold of their own
     also: tuple[str, ...] = ()
+    # the evidence of each of `subjects`; empty where that of the first is enough
     reasons: tuple[str, ...] = ()
+    # with what another run passes it, such as a flag, where this run's policy does not let it clear
     ways: tuple[str, ...] = ()
-    others_first: bool = False
+    others_first: bool = False  # the wave only has to wait for other nodes, which may be of any rank
     event: Literal["hold"] = "hold"
 
     def __post_init__(self) -> None:
@@ -547,19 +475,15 @@ class SecondFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTaken:
-    """An index of which a wave takes copies down, as in the last reading before the stop.
-
-    Attributes:
-        filters: its allocation filters, as one text.
-        started: pairs of a shard's number and its number of started copies, or that an upgrade has displaced.
-        open: since 7.2, closed indices have copies too. An index closed or opened later is not compared.
-    """
+    """An index of which a wave takes copies down, as in the last reading before the stop."""
 
     index: str
     index_uuid: str
     replicas: int
-    filters: str
+    filters: str  # its allocation filters, as one text
+    # pairs of a shard's number and its number of started copies, or that an upgrade has displaced
     started: tuple[tuple[int, int], ...]
+    # since 7.2, closed indices have copies too. An index closed or opened later is not compared.
     open: bool = True
 
 
@@ -583,14 +507,10 @@ class NotWaitedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeseenNotToReturn:
-    """Copies that the wave takes down and that the cluster will not allocate again, as things are before it.
-
-    Attributes:
-        why: the rules that keep them away, in one line.
-    """
+    """Copies that the wave takes down and the cluster will not allocate again, as things are before it."""
 
     shards: tuple[MissingCopy, ...]
-    why: str
+    why: str  # the rules that keep them away, in one line
     event: Literal["foreseen_not_to_return"] = "foreseen_not_to_return"
 
 
@@ -627,12 +547,9 @@ class MembersMissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing so long beyond half a minute (suspended, or in a verb): limits move by that.
+    """The program read nothing so long beyond half a minute (suspended, in a verb): limits move by that."""
 
-    Attributes:
-        nodes: nodes that are stopping or starting, and nodes that a lost stop may have stopped meanwhile.
-    """
-
+    # nodes that are stopping or starting, and nodes that a lost stop may have stopped meanwhile
     nodes: tuple[NodeName, ...]
     seconds: Seconds
     event: Literal["stood_still"] = "stood_still"
@@ -643,15 +560,11 @@ class ClusterSampled:
     """The health of the cluster in one reading, by its routing table: recorded when it changes.
 
     It is for the report alone. The number of samples is bounded, and a run on Riak has none.
-
-    Attributes:
-        read: when the reading began.
-        unassigned: copies without a node; `recovering`: copies that are being recovered.
     """
 
-    read: Instant
+    read: Instant  # when the reading began
     health: Health
-    unassigned: int
+    unassigned: int  # copies without a node; `recovering`: copies that are being recovered
     recovering: int
     event: Literal["cluster_sampled"] = "cluster_sampled"
 
@@ -677,14 +590,10 @@ class HookUnproven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwedAgain:
-    """A node is up in a new incarnation and still has owed work, so it gets another turn.
-
-    Attributes:
-        what: the owed work, in the order of a turn.
-    """
+    """A node is up in a new incarnation and still has owed work, so it gets another turn."""
 
     node: NodeName
-    what: tuple[str, ...]
+    what: tuple[str, ...]  # the owed work, in the order of a turn
     why: str = ""
     event: Literal["owed_again"] = "owed_again"
 
@@ -724,15 +633,12 @@ class Requested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingDown:
-    """The run stands down: why, and its outcome once everything is restored.
-
-    Attributes:
-        overdue: nodes that exceeded their time to stop, start or rejoin. Nodes that are back do not wait for
-            them any more.
-    """
+    """The run stands down: why, and its outcome once everything is restored."""
 
     reason: str
     outcome: Outcome
+    # nodes that exceeded their time to stop, start or rejoin. Nodes that are back do not wait for them any
+    # more.
     overdue: tuple[NodeName, ...] = ()
     event: Literal["standing_down"] = "standing_down"
 
@@ -748,33 +654,26 @@ class StoodDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed:
-    """The run continues in a new process. Its timers start again.
-
-    Attributes:
-        accept_alerts: alerts that do not close a gate from here on: each by its name, or with its labels as
-            in the evidence of the gate.
-    """
+    """The run continues in a new process. Its timers start again."""
 
     operator: str
     host: str
     retry_failed: bool = False
     skip: tuple[NodeName, ...] = ()
     state: str = ""
+    # alerts that do not close a gate from here on: each by its name, or with its labels as in the evidence of
+    # the gate
     accept_alerts: tuple[str, ...] = ()
     event: Literal["run_resumed"] = "run_resumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreBegun:
-    """`restore`, or a takeover: only the stand-down of a run is carried out.
-
-    Attributes:
-        takes_over: the run whose pending changes these are; None if they are the run's own.
-    """
+    """`restore`, or a takeover: only the stand-down of a run is carried out."""
 
     operator: str
     host: str
-    takes_over: str | None = None
+    takes_over: str | None = None  # the run whose pending changes these are; None if they are the run's own
     state: str = ""
     event: Literal["restore_begun"] = "restore_begun"
 
@@ -843,14 +742,9 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An event with its place in the journal.
-
-    Attributes:
-        sequence: one-based within the run, without gaps.
-        at: time of the decision, by the orchestrator's clock.
-    """
+    """An event with its place in the journal."""
 
     run: str
-    sequence: int
-    at: Instant
+    sequence: int  # one-based within the run, without gaps
+    at: Instant  # time of the decision, by the orchestrator's clock
     event: Event

@@ -34,52 +34,33 @@ class EqualTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAccess:
-    """How to query the server of a gate.
+    """How to query the server of a gate."""
 
-    Attributes:
-        url: without user and password.
-        timeout: seconds for the whole answer.
-        basic: reference to `user:password`.
-        bearer: reference to a token.
-        ca: path of the certificates that are trusted; None = the system's.
-        strict: whether the form of certificates is checked too.
-    """
-
-    url: str
-    timeout: Seconds = 10.0
-    basic: str | None = None
-    bearer: str | None = None
-    ca: str | None = None
-    strict: bool = True
+    url: str  # without user and password
+    timeout: Seconds = 10.0  # seconds for the whole answer
+    basic: str | None = None  # reference to `user:password`
+    bearer: str | None = None  # reference to a token
+    ca: str | None = None  # path of the certificates that are trusted; None = the system's
+    strict: bool = True  # whether the form of certificates is checked too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RabbitQueueGate:
-    """Open while a RabbitMQ queue holds at most this many messages.
+    """Open while a RabbitMQ queue holds at most this many messages."""
 
-    Attributes:
-        name: public: the subject of its hold.
-        at: the management plugin's API.
-        max_messages: ready and unacknowledged ones together.
-    """
-
-    name: str
-    at: HttpAccess
+    name: str  # public: the subject of its hold
+    at: HttpAccess  # the management plugin's API
     queue: str
-    max_messages: int
+    max_messages: int  # ready and unacknowledged ones together
     vhost: str = "/"
     gate: Literal["rabbitmq_queue"] = "rabbitmq_queue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusGate:
-    """Open while an instant query returns samples and every sample is within the limits.
+    """Open while an instant query returns samples and every sample is within the limits."""
 
-    Attributes:
-        name: public: the subject of its hold.
-    """
-
-    name: str
+    name: str  # public: the subject of its hold
     at: HttpAccess
     query: str
     within: Within
@@ -88,16 +69,11 @@ class PrometheusGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpJsonGate:
-    """Open while one value of a JSON document meets one of the two conditions.
+    """Open while one value of a JSON document meets one of the two conditions."""
 
-    Attributes:
-        name: public: the subject of its hold.
-        path: keys and list positions joined by dots, or a JSON pointer (`/a/b`).
-    """
-
-    name: str
+    name: str  # public: the subject of its hold
     at: HttpAccess
-    path: str
+    path: str  # keys and list positions joined by dots, or a JSON pointer (`/a/b`)
     within: Within | None = None
     equals: EqualTo | None = None
     gate: Literal["http_json"] = "http_json"
@@ -105,17 +81,11 @@ class HttpJsonGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandGate:
-    """Open while a command on this machine exits with 0.
+    """Open while a command on this machine exits with 0."""
 
-    Attributes:
-        name: public: the subject of its hold.
-        run: command line for `/bin/sh`.
-        folder: the working directory: the playbook's folder.
-    """
-
-    name: str
-    run: str
-    folder: str
+    name: str  # public: the subject of its hold
+    run: str  # command line for `/bin/sh`
+    folder: str  # the working directory: the playbook's folder
     timeout: Seconds = 30.0
     gate: Literal["command"] = "command"
 
@@ -136,16 +106,11 @@ class Since(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertmanagerGate:
-    """Open while no alert fires that matches, less those that do not count.
+    """Open while no alert fires that matches, less those that do not count."""
 
-    Attributes:
-        name: public: the subject of its hold.
-        matchers: as Alertmanager writes them, such as `cluster="prod"`; all of them apply.
-    """
-
-    name: str
+    name: str  # public: the subject of its hold
     at: HttpAccess
-    matchers: tuple[str, ...]
+    matchers: tuple[str, ...]  # as Alertmanager writes them, such as `cluster="prod"`; all of them apply
     silenced: Silenced = Silenced.IGNORE
     since: Since = Since.START
     gate: Literal["alertmanager"] = "alertmanager"
@@ -156,19 +121,12 @@ Gate: TypeAlias = RabbitQueueGate | PrometheusGate | HttpJsonGate | CommandGate 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringAlert:
-    """An alert that fires and matches.
+    """An alert that fires and matches."""
 
-    Attributes:
-        fingerprint: of its labels.
-        began: when it began to fire, by the server; later if it was resolved and fires again.
-        name: for people: its name and other labels, of limited length, free of secrets.
-        counts: whether it may hold a run: it is neither inhibited nor silenced and ignored.
-    """
-
-    fingerprint: str
-    began: Instant
-    name: str
-    counts: bool = True
+    fingerprint: str  # of its labels
+    began: Instant  # when it began to fire, by the server; later if it was resolved and fires again
+    name: str  # for people: its name and other labels, of limited length, free of secrets
+    counts: bool = True  # whether it may hold a run: it is neither inhibited nor silenced and ignored
 
 
 def alert_name(shown: str) -> str:
@@ -178,19 +136,14 @@ def alert_name(shown: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateView:
-    """The reading of a gate.
+    """The reading of a gate."""
 
-    Attributes:
-        open: whether this gate allows stopping a node; of alerts, before those are left out that fired when
-            the run began.
-        evidence: one line for people, with the numbers; free of secrets.
-        alerts: all that fire and match, if the gate reads alerts.
-        subjects: of a gate that alerts close, the first of them; `count`: how many they are.
-    """
-
+    # whether this gate allows stopping a node; of alerts, before those are left out that fired when the run
+    # began
     open: bool
-    evidence: str
-    alerts: tuple[FiringAlert, ...] = ()
+    evidence: str  # one line for people, with the numbers; free of secrets
+    alerts: tuple[FiringAlert, ...] = ()  # all that fire and match, if the gate reads alerts
+    # of a gate that alerts close, the first of them; `count`: how many they are
     subjects: tuple[str, ...] = ()
     count: int = 0
 

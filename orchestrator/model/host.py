@@ -21,13 +21,9 @@ class InitSystem(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFacts:
-    """What the service manager reports of a service.
+    """What the service manager reports of a service."""
 
-    Attributes:
-        present: whether the service exists.
-    """
-
-    present: bool
+    present: bool  # whether the service exists
     running: bool = False
     enabled: bool = False
     masked: bool = False
@@ -44,20 +40,14 @@ MULTIPATH: Final = "multipath"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockDevice:
-    """A whole device from the file system of a data path down to its disks, as the host names it.
+    """A whole device from the file system of a data path down to its disks, as the host names it."""
 
-    Attributes:
-        name: in `/sys/block`.
-        roles: `TOP`, `LEAF`, `PATH`, `MULTIPATH`: a disk without layers above it is a top and a leaf.
-        rotational: the kernel's report of its disks, which is wrong for many virtual disks; None without a
-            report.
-        data_paths: the data paths that use this device.
-    """
-
-    name: str
+    name: str  # in `/sys/block`
+    # `TOP`, `LEAF`, `PATH`, `MULTIPATH`: a disk without layers above it is a top and a leaf
     roles: tuple[str, ...] = (TOP, LEAF)
+    # the kernel's report of its disks, which is wrong for many virtual disks; None without a report
     rotational: bool | None = None
-    data_paths: tuple[str, ...] = ()
+    data_paths: tuple[str, ...] = ()  # the data paths that use this device
 
     @property
     def is_disk(self) -> bool:
@@ -74,36 +64,27 @@ FileText: TypeAlias = str | Unknown | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """Everything that tunables and people need of a host.
-
-    Attributes:
-        cpus: logical; 0 where their number is not known.
-        memory: bytes; 0 where its size is not known.
-        files: by path, as the tunables requested them; a glob adds every path that it matches. A requested
-            path that is missing here does not exist. A glob whose folder could not be listed is itself a key,
-            with the value `Unknown`.
-        services: by name, as the tunables requested them.
-        tuned: the active profile of tuned or ktune; None = none, or no tuned.
-        devices: the devices behind the data paths.
-        mounts: the mount point of each data path.
-        limits: of the node's unit, as systemd shows them (`LimitNOFILE`); empty if it shows no such unit.
-        process_limits: soft limits of the node's running process, by their names in `/proc/PID/limits`; empty
-            if it does not run or is not known; `Unknown` if they could not be read.
-        unit: the node's own service, without `.service`; empty when it is a container or a command.
-    """
+    """Everything that tunables and people need of a host."""
 
     init: InitSystem
-    cpus: int
-    memory: int
+    cpus: int  # logical; 0 where their number is not known
+    memory: int  # bytes; 0 where its size is not known
+    # by path, as the tunables requested them; a glob adds every path that it matches. A requested path that
+    # is missing here does not exist. A glob whose folder could not be listed is itself a key, with the value
+    # `Unknown`.
     files: Mapping[str, FileText] = field(default_factory=dict)
+    # by name, as the tunables requested them
     services: Mapping[str, Reading[ServiceFacts]] = field(default_factory=dict)
-    tuned: Reading[str | None] = NOT_READ
-    devices: Reading[tuple[BlockDevice, ...]] = NOT_READ
-    mounts: Reading[Mapping[str, str]] = NOT_READ
+    tuned: Reading[str | None] = NOT_READ  # the active profile of tuned or ktune; None = none, or no tuned
+    devices: Reading[tuple[BlockDevice, ...]] = NOT_READ  # the devices behind the data paths
+    mounts: Reading[Mapping[str, str]] = NOT_READ  # the mount point of each data path
+    # of the node's unit, as systemd shows them (`LimitNOFILE`); empty if it shows no such unit
     limits: Mapping[str, str] = field(default_factory=dict)
+    # soft limits of the node's running process, by their names in `/proc/PID/limits`; empty if it does not
+    # run or is not known; `Unknown` if they could not be read
     process_limits: Reading[Mapping[str, str]] = field(default_factory=dict)
     data_paths: tuple[str, ...] = ()
-    unit: str = ""
+    unit: str = ""  # the node's own service, without `.service`; empty when it is a container or a command
 
     def text(self, path: str) -> FileText:
         """The text of a file; None when it does not exist (or was not requested).

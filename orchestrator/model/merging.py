@@ -19,78 +19,52 @@ including the deleted documents in them."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderSettings:
-    """Settings for the indices after they are loaded. None leaves a setting unchanged.
+    """Settings for the indices after they are loaded. None leaves a setting unchanged."""
 
-    Attributes:
-        number_of_replicas: copies besides the primary.
-        refresh_interval: in the server's format, such as `1s`; an empty text removes the setting.
-        translog_durability: `request` or `async`.
-    """
-
-    number_of_replicas: int | None = None
+    number_of_replicas: int | None = None  # copies besides the primary
+    # in the server's format, such as `1s`; an empty text removes the setting
     refresh_interval: str | None = None
-    translog_durability: str | None = None
+    translog_durability: str | None = None  # `request` or `async`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePolicy:
-    """How indices are merged before the restart.
+    """How indices are merged before the restart."""
 
-    Attributes:
-        patterns: names or globs, as given.
-        max_segments: maximum segments per copy.
-        allow_writes: also merge indices that are still being written.
-        at_once: maximum number of indices merged at the same time.
-        per_node: maximum of these with a copy on the same node.
-        put_right: settings that bulk loaders leave behind, set to these values after the merge.
-        deadline: seconds for the merge of one index, counted from the last request.
-    """
-
-    patterns: tuple[str, ...]
-    max_segments: int = 5
-    allow_writes: bool = False
-    at_once: int = 2
-    per_node: int = 1
+    patterns: tuple[str, ...]  # names or globs, as given
+    max_segments: int = 5  # maximum segments per copy
+    allow_writes: bool = False  # also merge indices that are still being written
+    at_once: int = 2  # maximum number of indices merged at the same time
+    per_node: int = 1  # maximum of these with a copy on the same node
+    # settings that bulk loaders leave behind, set to these values after the merge
     put_right: LoaderSettings = field(default_factory=LoaderSettings)
-    deadline: Seconds = 8 * 3600.0
+    deadline: Seconds = 8 * 3600.0  # seconds for the merge of one index, counted from the last request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeTarget:
-    """An index of the run, as found at the start of the run.
-
-    Attributes:
-        segments: segments of the copy that has the most.
-        bytes: of all copies together.
-        due: whether it is to be merged: it has too many segments, or an earlier run began its merge and did
-            not see the end.
-    """
+    """An index of the run, as found at the start of the run."""
 
     index: str
     index_uuid: str
-    segments: int
-    bytes: int
+    segments: int  # segments of the copy that has the most
+    bytes: int  # of all copies together
+    # whether it is to be merged: it has too many segments, or an earlier run began its merge and did not see
+    # the end
     due: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySegments:
-    """The segments of one started copy.
-
-    Attributes:
-        searched: number of searchable segments.
-        bytes: size of these segments on disk.
-        largest_bytes: size of the largest of them.
-        committed: segments of the last commit, where a flush may lose a merge (before Elasticsearch 1.6);
-            None elsewhere.
-    """
+    """The segments of one started copy."""
 
     shard: ShardId
     node: NodeName
     primary: bool
-    searched: int
-    bytes: int
-    largest_bytes: int
+    searched: int  # number of searchable segments
+    bytes: int  # size of these segments on disk
+    largest_bytes: int  # size of the largest of them
+    # segments of the last commit, where a flush may lose a merge (before Elasticsearch 1.6); None elsewhere
     committed: int | None = None
 
     @property
@@ -101,41 +75,27 @@ class CopySegments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writes:
-    """Counters of an index that change only while it is being written.
+    """Counters of an index that change only while it is being written."""
 
-    Attributes:
-        operations: indexed and deleted on its primaries since their nodes started; a restart resets it.
-        sequence: sum of the primaries' highest sequence numbers; None where the version has none (before 6).
-    """
-
-    operations: int
+    operations: int  # indexed and deleted on its primaries since their nodes started; a restart resets it
+    # sum of the primaries' highest sequence numbers; None where the version has none (before 6)
     sequence: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkIndex:
-    """The reading of one index of the run.
-
-    Attributes:
-        copies: the started copies that were read.
-        tasks: running force-merges of it, by any client.
-        tasks_known: False where the version has no task list, so only `merging` shows it.
-        merging: running merges of its shards, including automatic ones.
-        replicas: the current value.
-        refresh_interval: the current value; None where it is not set.
-        translog_durability: the current value; None where it is not set.
-    """
+    """The reading of one index of the run."""
 
     name: str
     uuid: str
-    copies: tuple[CopySegments, ...]
+    copies: tuple[CopySegments, ...]  # the started copies that were read
     writes: Writes
-    tasks: int = 0
-    tasks_known: bool = True
-    merging: int = 0
-    replicas: int = 1
-    refresh_interval: str | None = None
-    translog_durability: str | None = None
+    tasks: int = 0  # running force-merges of it, by any client
+    tasks_known: bool = True  # False where the version has no task list, so only `merging` shows it
+    merging: int = 0  # running merges of its shards, including automatic ones
+    replicas: int = 1  # the current value
+    refresh_interval: str | None = None  # the current value; None where it is not set
+    translog_durability: str | None = None  # the current value; None where it is not set
 
     @property
     def segments(self) -> int:
@@ -155,29 +115,21 @@ class BulkIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkView:
-    """One reading of the indices that a run merges.
+    """One reading of the indices that a run merges."""
 
-    Attributes:
-        indices: by uuid, without indices that are gone or closed.
-        closed: uuids of closed indices, which can be neither read nor merged until they are opened.
-    """
-
-    indices: Mapping[str, BulkIndex]
+    indices: Mapping[str, BulkIndex]  # by uuid, without indices that are gone or closed
+    # uuids of closed indices, which can be neither read nor merged until they are opened
     closed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderLeftover:
-    """A setting that a bulk loader probably left behind.
-
-    Attributes:
-        setting: its full name, `index.…`.
-        put_right: whether the playbook sets it. If so, `wanted` is the value, and None removes the setting.
-    """
+    """A setting that a bulk loader probably left behind."""
 
     index: str
-    setting: str
+    setting: str  # its full name, `index.…`
     found: str
+    # whether the playbook sets it. If so, `wanted` is the value, and None removes the setting.
     put_right: bool
     wanted: str | None = None
 
@@ -195,17 +147,12 @@ class ResolvedIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """The indices that patterns resolve to, each once and sorted by name.
+    """The indices that patterns resolve to, each once and sorted by name."""
 
-    Attributes:
-        open: the indices to work on.
-        closed: matching indices that are closed; their segments can be neither read nor merged.
-        hidden: indices that match a glob but are left out, because they are hidden or their name has a
-            leading dot. Give the name or the dot to have them in `open`.
-        unmatched: patterns that match nothing, as given.
-    """
-
-    open: tuple[ResolvedIndex, ...] = ()
+    open: tuple[ResolvedIndex, ...] = ()  # the indices to work on
+    # matching indices that are closed; their segments can be neither read nor merged
     closed: tuple[ResolvedIndex, ...] = ()
+    # indices that match a glob but are left out, because they are hidden or their name has a leading dot.
+    # Give the name or the dot to have them in `open`.
     hidden: tuple[ResolvedIndex, ...] = ()
-    unmatched: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()  # patterns that match nothing, as given

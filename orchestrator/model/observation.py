@@ -46,17 +46,12 @@ ClusterWatch: TypeAlias = NodesJoined | CopiesActive | MasterElected
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What to listen to, at most until `until`. With nothing to listen to, it is a plain wait.
-
-    Attributes:
-        services: nodes whose service wakes the loop when its state changes.
-        for_people: description of the wait, for the views.
-    """
+    """What to listen to, at most until `until`. With nothing to listen to, it is a plain wait."""
 
     until: Instant
     cluster: ClusterWatch | None = None
-    services: frozenset[NodeName] = frozenset()
-    for_people: str = ""
+    services: frozenset[NodeName] = frozenset()  # nodes whose service wakes the loop when its state changes
+    for_people: str = ""  # description of the wait, for the views
 
 
 Members = Mapping[NodeName, Node]
@@ -75,37 +70,28 @@ class Level(Enum):
 
 @dataclass(frozen=True, kw_only=True)  # not slotted, so that derived values can be cached
 class ClusterView:
-    """One reading of the cluster (`_cluster/state`): consistent membership, metadata and routing.
-
-    Attributes:
-        version: lowest version among the nodes, such as `9.1.0`.
-        distribution: `elasticsearch` or `opensearch`.
-        state_version: the cluster state's own counter. Two readings with the same version are the same.
-        master: None while there is none.
-        copies: shard by shard. A view that was `changed` has `Copies` here, which are read as a tuple is.
-        voters: node ids of the last committed voting configuration; before Elasticsearch 7, of the
-            master-eligible members. None if they are not known.
-        voting_by_count: there is no voting configuration (before Elasticsearch 7): a master needs
-            `discovery.zen.minimum_master_nodes` of the voters.
-        voting_exclusions: names (or ids of nodes that are gone) excluded from voting.
-        shutdowns: node ids with a node-shutdown record.
-        riak: the reading of a Riak cluster; None for any other kind. For Riak, `nodes` are the members that
-            are up, and `master` is the claimant, or the node that answered where the claimant is not known.
-    """
+    """One reading of the cluster (`_cluster/state`): consistent membership, metadata and routing."""
 
     name: str
     uuid: str
-    version: str
-    distribution: str
-    state_version: int
-    master: NodeName | None
+    version: str  # lowest version among the nodes, such as `9.1.0`
+    distribution: str  # `elasticsearch` or `opensearch`
+    state_version: int  # the cluster state's own counter. Two readings with the same version are the same.
+    master: NodeName | None  # None while there is none
     nodes: tuple[Node, ...]
     indices: tuple[Index, ...]
+    # shard by shard. A view that was `changed` has `Copies` here, which are read as a tuple is.
     copies: tuple[ShardCopy, ...]
+    # node ids of the last committed voting configuration; before Elasticsearch 7, of the master-eligible
+    # members. None if they are not known.
     voters: frozenset[str] | None = None
+    # there is no voting configuration (before Elasticsearch 7): a master needs
+    # `discovery.zen.minimum_master_nodes` of the voters
     voting_by_count: bool = False
-    voting_exclusions: tuple[str, ...] = ()
-    shutdowns: tuple[str, ...] = ()
+    voting_exclusions: tuple[str, ...] = ()  # names (or ids of nodes that are gone) excluded from voting
+    shutdowns: tuple[str, ...] = ()  # node ids with a node-shutdown record
+    # the reading of a Riak cluster; None for any other kind. For Riak, `nodes` are the members that are up,
+    # and `master` is the claimant, or the node that answered where the claimant is not known.
     riak: RiakView | None = None
 
     def node(self, name: NodeName) -> Node | None:
@@ -171,24 +157,18 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsView:
-    """Cluster settings, flat, by level.
-
-    Attributes:
-        files: value in elasticsearch.yml or built-in default, for the keys that the program reads.
-        archived: names under `archived.`, which can block every later update.
-        resets: whether a setting can be made absent again; not before Elasticsearch 5.
-        allocation_flags: whether flags disable allocation (`model.allocation`): before Elasticsearch 1.
-    """
+    """Cluster settings, flat, by level."""
 
     persistent: Mapping[str, SettingValue] = field(default_factory=dict)
     transient: Mapping[str, SettingValue] = field(default_factory=dict)
+    # value in elasticsearch.yml or built-in default, for the keys that the program reads
     files: Mapping[str, SettingValue] = field(default_factory=dict)
-    resets: bool = True
-    allocation_flags: bool = False
+    resets: bool = True  # whether a setting can be made absent again; not before Elasticsearch 5
+    allocation_flags: bool = False  # whether flags disable it (`model.allocation`): before Elasticsearch 1
 
     @property
     def archived(self) -> tuple[str, ...]:
-        """Names of archived settings at either level."""
+        """Names under `archived.` at either level, which can block every later update."""
         return tuple(
             sorted(key for key in {*self.persistent, *self.transient} if key.startswith("archived."))
         )
@@ -214,41 +194,31 @@ class SettingsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthView:
-    """`_cluster/health` after a wait for the master's queue (`wait_for_events`), so that it is not stale.
-
-    Attributes:
-        settled: False when that wait ran out; the reading may then be old.
-        waited_for: the priority of the wait. `languid` is the whole queue. On a master whose queue is never
-            empty it is a higher one, so queued changes of lower priority may be missing.
-        pending_tasks: cluster-state updates that wait for the master.
-        oldest_task: how long the oldest of them has waited.
-    """
+    """`_cluster/health` after a wait for the master's queue (`wait_for_events`), so that it is not stale."""
 
     status: Health
-    settled: bool
+    settled: bool  # False when that wait ran out; the reading may then be old
     nodes: int
     active_shards: int
     initializing_shards: int
     relocating_shards: int
     unassigned_shards: int
-    pending_tasks: int
-    oldest_task: Seconds
+    pending_tasks: int  # cluster-state updates that wait for the master
+    oldest_task: Seconds  # how long the oldest of them has waited
+    # the priority of the wait. `languid` is the whole queue. On a master whose queue is never empty it is a
+    # higher one, so queued changes of lower priority may be missing.
     waited_for: str = "languid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """A shard copy that is being recovered, from its own disk where it has no source.
-
-    Attributes:
-        bytes_total: with `bytes_reused`, which were on disk; `bytes_copied`: over the network so far.
-    """
+    """A shard copy that is being recovered, from its own disk where it has no source."""
 
     shard: ShardId
     target: NodeName
     source: NodeName | None
     stage: str
-    bytes_total: int
+    bytes_total: int  # with `bytes_reused`, which were on disk; `bytes_copied`: over the network so far
     bytes_reused: int
     bytes_copied: int
     operations_replayed: int
@@ -269,53 +239,34 @@ class MissingCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningSnapshot:
-    """A snapshot in progress.
+    """A snapshot in progress."""
 
-    Attributes:
-        name: `repository/name`.
-        aborted: it was given up, and has not ended.
-        since: when it began; None if the version does not say.
-        nodes: where parts of it have not ended; of a node that has left, its id.
-    """
-
-    name: str
-    aborted: bool = False
-    since: Instant | None = None
-    nodes: tuple[NodeName, ...] = ()
+    name: str  # `repository/name`
+    aborted: bool = False  # it was given up, and has not ended
+    since: Instant | None = None  # when it began; None if the version does not say
+    nodes: tuple[NodeName, ...] = ()  # where parts of it have not ended; of a node that has left, its id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Running work that a restart would interrupt.
+    """Running work that a restart would interrupt."""
 
-    Attributes:
-        snapshots: the running ones.
-        merges: nodes on which a force-merge runs.
-        reindexes: nodes on which a reindex, update-by-query or delete-by-query runs.
-        unread: members that did not report their running tasks.
-    """
-
-    snapshots: tuple[RunningSnapshot, ...] = ()
-    merges: frozenset[NodeName] = frozenset()
+    snapshots: tuple[RunningSnapshot, ...] = ()  # the running ones
+    merges: frozenset[NodeName] = frozenset()  # nodes on which a force-merge runs
+    # nodes on which a reindex, update-by-query or delete-by-query runs
     reindexes: frozenset[NodeName] = frozenset()
-    unread: frozenset[NodeName] = frozenset()
+    unread: frozenset[NodeName] = frozenset()  # members that did not report their running tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A node's data paths, summed. The watermark flags are about the fullest path.
+    """A node's data paths, summed. The watermark flags are about the fullest path."""
 
-    Attributes:
-        used_share: of the fullest path, 0 to 1.
-        over_low: past the low watermark: no copy is allocated there any more.
-        over_high: past the high watermark: copies are moved away.
-        room_bytes: bytes that can be written before the fullest path passes its high watermark (free bytes,
-            where there is no watermark); 0 past it. `stored_bytes`: of the copies there. None: not read.
-    """
-
-    used_share: float
-    over_low: bool
-    over_high: bool
+    used_share: float  # of the fullest path, 0 to 1
+    over_low: bool  # past the low watermark: no copy is allocated there any more
+    over_high: bool  # past the high watermark: copies are moved away
+    # bytes that can be written before the fullest path passes its high watermark (free bytes, where there is
+    # no watermark); 0 past it. `stored_bytes`: of the copies there. None: not read.
     room_bytes: int | None = None
     stored_bytes: int | None = None
 
@@ -332,63 +283,43 @@ class ServiceState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """The reading of a node's host.
+    """The reading of a node's host."""
 
-    Attributes:
-        service: state of the node's service.
-        detail: the service manager's own words, for people (`failed (Result: exit-code)`).
-        boot_id: changes with each boot; `machine_id`: equal for nodes of a machine. None: cannot be read.
-        may_control: whether one may stop and start the service, `may_reboot` its host; None: not read.
-        install: the install step that was begun last for the node; None if none is recorded there.
-        at_work: configuration management and package managers that run there, for people.
-        said: last lines of its manager and the server about a start that failed, without secrets.
-    """
-
-    service: ServiceState
-    detail: str
+    service: ServiceState  # state of the node's service
+    detail: str  # the service manager's own words, for people (`failed (Result: exit-code)`)
+    # changes with each boot; `machine_id`: equal for nodes of a machine. None: cannot be read.
     boot_id: str | None = None
     machine_id: str | None = None
+    # whether one may stop and start the service, `may_reboot` its host; None: not read
     may_control: bool | None = None
     may_reboot: bool | None = None
+    # the install step that was begun last for the node; None if none is recorded there
     install: InstallView | None = None
-    at_work: tuple[str, ...] = ()
+    at_work: tuple[str, ...] = ()  # configuration management and package managers that run there, for people
+    # last lines of its manager and the server about a start that failed, without secrets
     said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Successor:
-    """The process that took over the lease of this run, as its record says.
+    """The process that took over the lease of this run, as its record says."""
 
-    Attributes:
-        run: id of its run; our own id where another process resumed our run.
-        owner: `user@host`.
-        epoch: epoch of its lease; 0 where only the journal shows it.
-        in_hand: the `in_hand` nodes of its record.
-    """
-
-    run: str
-    owner: str
-    epoch: int
-    in_hand: tuple[NodeName, ...] = ()
+    run: str  # id of its run; our own id where another process resumed our run
+    owner: str  # `user@host`
+    epoch: int  # epoch of its lease; 0 where only the journal shows it
+    in_hand: tuple[NodeName, ...] = ()  # the `in_hand` nodes of its record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
-    """The current reading of our lease.
+    """The current reading of our lease."""
 
-    Attributes:
-        held: True if this run holds the lease, by the last write or read that succeeded.
-        holder: who holds it; if this run does not, all that is known, as a clause.
-        refreshed: seconds since that success.
-        successor: the process whose record was read in place of ours. A failed refresh or a missing record
-            sets none.
-        gone: the record is gone and there is no other record. The lease does not return during this run.
-    """
-
-    held: bool
-    holder: str
-    refreshed: Seconds
+    held: bool  # True if this run holds the lease, by the last write or read that succeeded
+    holder: str  # who holds it; if this run does not, all that is known, as a clause
+    refreshed: Seconds  # seconds since that success
+    # the process whose record was read in place of ours. A failed refresh or a missing record sets none.
     successor: Successor | None = None
+    # the record is gone and there is no other record. The lease does not return during this run.
     gone: bool = False
 
 
@@ -425,16 +356,9 @@ EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE, Look.MODES, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The input of a decision.
+    """The input of a decision."""
 
-    Attributes:
-        at: when the reading *began*: later changes may be missing; `before`: the previous one, if any.
-        hosts: by node, without those that were not requested.
-        tuning: by node, each host compared with the profile; `gates`: by name; `bulk`: the indices to merge.
-        upgrade: the fitness of the cluster; `readiness`: that of each node's host.
-    """
-
-    at: Instant
+    at: Instant  # when the reading *began*: later changes may be missing; `before`: the previous one, if any
     before: Instant | None = None
     cluster: Reading[ClusterView] = NOT_READ
     settings: Reading[SettingsView] = NOT_READ
@@ -443,11 +367,14 @@ class Observation:
     finished: Reading[tuple[Recovery, ...]] = NOT_READ
     activity: Reading[Activity] = NOT_READ
     disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
+    # by node, without those that were not requested
     hosts: Mapping[NodeName, Reading[HostView]] = field(default_factory=dict)
+    # by node, each host compared with the profile; `gates`: by name; `bulk`: the indices to merge
     tuning: Mapping[NodeName, Reading[HostTuning]] = field(default_factory=dict)
     bulk: Reading[BulkView] = NOT_READ
     gates: Mapping[str, Reading[GateView]] = field(default_factory=dict)
     lease: Reading[LeaseView] = NOT_READ
+    # the fitness of the cluster; `readiness`: that of each node's host
     upgrade: Reading[UpgradeView] = NOT_READ
     readiness: Mapping[NodeName, Reading[HostReadiness]] = field(default_factory=dict)
 

@@ -88,14 +88,11 @@ class Work(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owed:
-    """One item of owed work.
-
-    Attributes:
-        number: which hook, for `HOOK` (`while_stopped`) and `UNDO` (`after_recovery`); which step, for
-            `INSTALL`; 0 for all others.
-    """
+    """One item of owed work."""
 
     work: Work
+    # which hook, for `HOOK` (`while_stopped`) and `UNDO` (`after_recovery`); which step, for `INSTALL`; 0 for
+    # all others
     number: int = 0
 
     def __str__(self) -> str:
@@ -129,15 +126,10 @@ def in_order(owed: frozenset[Owed]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HooksOf:
-    """Whose `after_recovery` hooks return nodes to service. Names alone, since a hook may hold a secret.
+    """Whose `after_recovery` hooks return nodes to service. Names alone, since a hook may hold a secret."""
 
-    Attributes:
-        run: the run that took the nodes out of service.
-        playbook: the name of its playbook.
-    """
-
-    run: str
-    playbook: str
+    run: str  # the run that took the nodes out of service
+    playbook: str  # the name of its playbook
 
     def __str__(self) -> str:
         return f"run {self.run} (playbook {self.playbook})"
@@ -159,28 +151,19 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """A verb that was sent and whose effect has not been seen yet.
-
-    Attributes:
-        since: when it was sent, or when a new process took over the run.
-        accepted: the host accepted it in this process. False: it may never have arrived.
-        heard: the host accepted it in this process or an earlier one, so it is done once the node is back.
-    """
+    """A verb that was sent and whose effect has not been seen yet."""
 
     verb: Verb
-    since: Instant
-    accepted: bool = False
+    since: Instant  # when it was sent, or when a new process took over the run
+    accepted: bool = False  # the host accepted it in this process. False: it may never have arrived.
+    # the host accepted it in this process or an earlier one, so it is done once the node is back
     heard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installing:
-    """An install step that was sent and whose end no reading has shown yet.
-
-    Attributes:
-        since: when it was sent.
-    """
+    """An install step that was sent and whose end no reading has shown yet."""
 
     number: int
     ticket: str
-    since: Instant
+    since: Instant  # when it was sent

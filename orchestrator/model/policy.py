@@ -82,32 +82,21 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryLimits:
-    """Recovery limits, raised for the run and never lowered. None leaves a limit unchanged.
-
-    Attributes:
-        max_bytes_per_sec: bytes a second.
-        concurrent_streams: only where the version has it (before 5).
-    """
+    """Recovery limits, raised for the run and never lowered. None leaves a limit unchanged."""
 
     node_initial_primaries_recoveries: int | None = 4
     node_concurrent_recoveries: int | None = 15
-    max_bytes_per_sec: int | None = 100 * 1024 * 1024
-    concurrent_streams: int | None = 5
+    max_bytes_per_sec: int | None = 100 * 1024 * 1024  # bytes a second
+    concurrent_streams: int | None = 5  # only where the version has it (before 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """A command before, during or after a node's restart.
+    """A command before, during or after a node's restart."""
 
-    Attributes:
-        run: command line; `{node}` is replaced with the node's name.
-        local: run it on this machine instead of the node's host.
-        timeout: seconds after which it counts as failed.
-    """
-
-    run: str
-    local: bool = False
-    timeout: Seconds = 300.0
+    run: str  # command line; `{node}` is replaced with the node's name
+    local: bool = False  # run it on this machine instead of the node's host
+    timeout: Seconds = 300.0  # seconds after which it counts as failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,31 +110,22 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which nodes a run restarts. An empty `only` selects all. Names are globs.
-
-    Attributes:
-        started_before: only nodes whose process is older, by the node's own clock.
-        due: only nodes to which one of these applies.
-    """
+    """Which nodes a run restarts. An empty `only` selects all. Names are globs."""
 
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     zone: Zone | None = None
-    started_before: Instant | None = None
-    due: tuple[Due, ...] = ()
+    started_before: Instant | None = None  # only nodes whose process is older, by the node's own clock
+    due: tuple[Due, ...] = ()  # only nodes to which one of these applies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awareness:
-    """The cluster's own allocation awareness at the start of the run.
+    """The cluster's own allocation awareness at the start of the run."""
 
-    Attributes:
-        attributes: node attributes that copies are spread over, in the cluster's order.
-        forced: zones that forced awareness lists for the attribute that waves use. While one zone is away,
-            the other zones take no more than their share of its copies, so many copies stay unassigned.
-    """
-
-    attributes: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()  # node attributes that copies are spread over, in the cluster's order
+    # zones that forced awareness lists for the attribute that waves use. While one zone is away, the other
+    # zones take no more than their share of its copies, so many copies stay unassigned.
     forced: tuple[Zone, ...] = ()
 
 
@@ -159,73 +139,57 @@ class DisabledPredicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Everything that decisions need to know about the wanted run.
-
-    Attributes:
-        cluster: the expected cluster name.
-        max_unavailable: nodes that may be away at once, at least 1; None = no limit of its own, and with the
-            strategy `node` one machine.
-        min_started_copies: in-sync copies of every shard that stay started outside the wave.
-        min_capacity: share of data nodes of each tier that stays up, 0 to 1.
-        accept_red: indices that may be red from the start.
-        accept_not_returning: names or globs of indices of which copies may not come back after a restart.
-        zero_replicas_accepted: names or globs under the `accept` policy.
-        settle_consecutive: good readings in a row after which a node counts as ready.
-        zone_attribute: node attribute that names the zone; None without one.
-        awareness: the cluster's own awareness settings.
-        tune: tuning of the hosts while their nodes are down; None leaves them alone.
-        transfer_limit: Riak: concurrent transfers per node during the run; raised, never lowered; None leaves
-            it alone.
-        hasten_handoff: Riak: do not wait for its timers after a restart; see `engine/kinds/riak/hasten`.
-        upgrade: the version that every node's turn owes; None for a restart.
-        merge: indices that are merged before nodes are restarted; None for a restart alone.
-        gates: checks before every wave; their names are all different.
-        timeout: seconds after which the whole run stands down; None without one.
-        pause_after: number of nodes after which the run pauses (a canary); None without one.
-        begin_anyway: skip nodes that are held at planning, restart the others, and end held with the list.
-            Without it, a run that evidently cannot finish does not begin.
-    """
+    """Everything that decisions need to know about the wanted run."""
 
     kind: Kind
-    cluster: str
+    cluster: str  # the expected cluster name
     playbook: str = "elasticsearch-rolling-restart"
     strategy: Strategy = Strategy.NODE
+    # nodes that may be away at once, at least 1; None = no limit of its own, and with the strategy `node` one
+    # machine
     max_unavailable: int | None = 1
-    min_started_copies: int = 1
-    min_capacity: float = 0.5
+    min_started_copies: int = 1  # in-sync copies of every shard that stay started outside the wave
+    min_capacity: float = 0.5  # share of data nodes of each tier that stays up, 0 to 1
     overlap_recovery: bool = False
     master_step_down: bool = False
-    accept_red: frozenset[str] = frozenset()
+    accept_red: frozenset[str] = frozenset()  # indices that may be red from the start
     accept_master_outage: bool = False
+    # names or globs of indices of which copies may not come back after a restart
     accept_not_returning: tuple[str, ...] = ()
     lease: LeasePlace = LeasePlace.CLUSTER
     allocation_while_down: str = "primaries"
     zero_replicas: ZeroReplicas = ZeroReplicas.REFUSE
-    zero_replicas_accepted: tuple[str, ...] = ()
+    zero_replicas_accepted: tuple[str, ...] = ()  # names or globs under the `accept` policy
     recovery_limits: RecoveryLimits = field(default_factory=RecoveryLimits)
     flush: bool = True
     rebalance_while_running: str | None = "none"
+    # Riak: concurrent transfers per node during the run; raised, never lowered; None leaves it alone
     transfer_limit: int | None = None
+    # Riak: do not wait for its timers after a restart; see `engine/kinds/riak/hasten`
     hasten_handoff: bool = False
-    settle_consecutive: int = 3
+    settle_consecutive: int = 3  # good readings in a row after which a node counts as ready
     deadlines: Deadlines = field(default_factory=Deadlines)
     hooks: Hooks = field(default_factory=Hooks)
+    # tuning of the hosts while their nodes are down; None leaves them alone
     tune: TuningProfile | None = None
-    upgrade: Upgrade | None = None
+    upgrade: Upgrade | None = None  # the version that every node's turn owes; None for a restart
+    # indices that are merged before nodes are restarted; None for a restart alone
     merge: MergePolicy | None = None
-    gates: tuple[Gate, ...] = ()
-    zone_attribute: str | None = None
-    awareness: Awareness = field(default_factory=Awareness)
+    gates: tuple[Gate, ...] = ()  # checks before every wave; their names are all different
+    zone_attribute: str | None = None  # node attribute that names the zone; None without one
+    awareness: Awareness = field(default_factory=Awareness)  # the cluster's own awareness settings
     expect_nodes: int | None = None
     together: Together = Together.REBOOT
     configuration_management: ConfigurationManagement = ConfigurationManagement.HOLD
     selection: Selection = field(default_factory=Selection)
     reboot: bool = False
-    pause_after: int | None = None
+    pause_after: int | None = None  # number of nodes after which the run pauses (a canary); None without one
+    # skip nodes that are held at planning, restart the others, and end held with the list. Without it, a run
+    # that evidently cannot finish does not begin.
     begin_anyway: bool = False
     disabled_predicates: tuple[DisabledPredicate, ...] = ()
     reason: str | None = None
-    timeout: Seconds | None = None
+    timeout: Seconds | None = None  # seconds after which the whole run stands down; None without one
 
     @property
     def goes_by_machine(self) -> bool:
@@ -243,18 +207,13 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wave:
-    """Nodes that are stopped, tuned, started and rejoin together.
+    """Nodes that are stopped, tuned, started and rejoin together."""
 
-    Attributes:
-        number: one-based.
-        why: one line: why these nodes, and why no more.
-        machines: groups of its nodes that go together because they share a machine.
-    """
-
-    number: int
+    number: int  # one-based
     nodes: tuple[NodeName, ...]
     zone: Zone | None = None
-    why: str = ""
+    why: str = ""  # one line: why these nodes, and why no more
+    # groups of its nodes that go together because they share a machine
     machines: tuple[tuple[NodeName, ...], ...] = ()
 
     def machine(self, name: NodeName) -> tuple[NodeName, ...]:
@@ -275,15 +234,11 @@ class DueFor(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """One reason for which nodes are selected.
-
-    Attributes:
-        version: for `VERSION`: nodes that run an older one are due.
-        files: for `CONFIG`: absolute paths on the node's host; `{node}` is the node's name.
-    """
+    """One reason for which nodes are selected."""
 
     reason: DueFor
-    version: str = ""
+    version: str = ""  # for `VERSION`: nodes that run an older one are due
+    # for `CONFIG`: absolute paths on the node's host; `{node}` is the node's name
     files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -293,14 +248,10 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostChanges:
-    """What has changed on a host.
+    """What has changed on a host."""
 
-    Attributes:
-        reboot: why the host has to be rebooted; empty if nothing asks for it.
-        files: when each of the files that exist was last written, replaced, or given other rights or owners.
-    """
-
-    reboot: str = ""
+    reboot: str = ""  # why the host has to be rebooted; empty if nothing asks for it
+    # when each of the files that exist was last written, replaced, or given other rights or owners
     files: Mapping[str, Instant] = field(default_factory=dict)
 
 

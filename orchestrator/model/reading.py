@@ -18,17 +18,13 @@ Seconds: TypeAlias = float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A reading that failed or was not taken.
+    """A reading that failed or was not taken."""
 
-    Attributes:
-        reason: one line for people: which read, of what, and how it failed.
-        passes: the read may succeed a little later without a change. False where a person has to change a key
-            or account.
-        since: for a host that may be read later: time of the first of its failed readings in a row.
-    """
-
-    reason: str
+    reason: str  # one line for people: which read, of what, and how it failed
+    # the read may succeed a little later without a change. False where a person has to change a key or
+    # account.
     passes: bool = False
+    # for a host that may be read later: time of the first of its failed readings in a row
     since: Instant | None = None
 
 
@@ -39,34 +35,21 @@ class Unsupported(Unknown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbled(Unknown):
-    """A read value that is not valid, and stays so until a person changes it.
+    """A read value that is not valid, and stays so until a person changes it."""
 
-    Attributes:
-        remedy: what the person can do.
-    """
-
-    remedy: str
+    remedy: str  # what the person can do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Credentials that a cluster does not accept (401), or that lack a right (403).
+    """Credentials that a cluster does not accept (401), or that lack a right (403)."""
 
-    Attributes:
-        endpoint: URL of the node that refused them.
-        credentials: their kind and user, for people: `user ops`.
-        source: the reference of the secret, such as `env:ES_PASSWORD`; empty if there is none.
-        status: of HTTP.
-        call: the request that lacks a right: method and path. Empty if the login itself was refused.
-        fixed: the source cannot change while the program runs.
-    """
-
-    endpoint: str
-    credentials: str
-    source: str = ""
-    status: int = 401
-    call: str = ""
-    fixed: bool = False
+    endpoint: str  # URL of the node that refused them
+    credentials: str  # their kind and user, for people: `user ops`
+    source: str = ""  # the reference of the secret, such as `env:ES_PASSWORD`; empty if there is none
+    status: int = 401  # of HTTP
+    call: str = ""  # the request that lacks a right: method and path. Empty if the login itself was refused.
+    fixed: bool = False  # the source cannot change while the program runs
 
     @property
     def of_login(self) -> bool:

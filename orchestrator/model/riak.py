@@ -40,19 +40,14 @@ class Availability(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakMember:
-    """A line of `member-status`.
-
-    Attributes:
-        ring_share: percent of the partitions it owns now.
-        pending_share: percent it will own after the pending changes; None while none is pending.
-        location: the failure domain, where the version has one and it is set.
-    """
+    """A line of `member-status`."""
 
     node: NodeName
     membership: Membership
-    ring_share: float
+    ring_share: float  # percent of the partitions it owns now
+    # percent it will own after the pending changes; None while none is pending
     pending_share: float | None = None
-    location: str | None = None
+    location: str | None = None  # the failure domain, where the version has one and it is set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,47 +65,31 @@ class ClusterMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """Output of `cluster status`, from one node.
+    """Output of `cluster status`, from one node."""
 
-    Attributes:
-        ring_ready: None while the claimant does not answer; only the claimant has this value.
-    """
-
-    ring_ready: bool | None
+    ring_ready: bool | None  # None while the claimant does not answer; only the claimant has this value
     members: tuple[ClusterMember, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingReady:
-    """Output of `ringready`: whether the rings of all nodes agree.
+    """Output of `ringready`: whether the rings of all nodes agree."""
 
-    Attributes:
-        agreed: True for `TRUE`.
-        nodes: nodes whose rings were compared and agree. A node that is up but did not answer is in neither
-            list, so compare this list with the members.
-        down: nodes that could not be queried.
-        differing: two nodes that list different owners.
-    """
-
-    agreed: bool
+    agreed: bool  # True for `TRUE`
+    # nodes whose rings were compared and agree. A node that is up but did not answer is in neither list, so
+    # compare this list with the members.
     nodes: tuple[NodeName, ...] = ()
-    down: tuple[NodeName, ...] = ()
-    differing: tuple[NodeName, ...] = ()
+    down: tuple[NodeName, ...] = ()  # nodes that could not be queried
+    differing: tuple[NodeName, ...] = ()  # two nodes that list different owners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPartition:
-    """A partition that is about to change its owner.
+    """A partition that is about to change its owner."""
 
-    Attributes:
-        index: its index in the hash space.
-        waiting_on: vnode modules whose data still has to be handed over.
-        complete: vnode modules whose data is handed over.
-    """
-
-    index: int
-    waiting_on: tuple[str, ...] = ()
-    complete: tuple[str, ...] = ()
+    index: int  # its index in the hash space
+    waiting_on: tuple[str, ...] = ()  # vnode modules whose data still has to be handed over
+    complete: tuple[str, ...] = ()  # vnode modules whose data is handed over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,18 +103,13 @@ class OwnershipChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingStatus:
-    """Output of `ring-status`, from one node.
-
-    Attributes:
-        ring_ready: None while the claimant does not answer.
-        unreachable: members that do not answer and were not marked as down.
-    """
+    """Output of `ring-status`, from one node."""
 
     claimant: NodeName
     claimant_up: bool
-    ring_ready: bool | None
+    ring_ready: bool | None  # None while the claimant does not answer
     pending: tuple[OwnershipChange, ...] = ()
-    unreachable: tuple[NodeName, ...] = ()
+    unreachable: tuple[NodeName, ...] = ()  # members that do not answer and were not marked as down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,53 +122,36 @@ class PartitionCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePartitions:
-    """Output of `cluster partitions`, of one node.
-
-    Attributes:
-        owned: indices of its partitions, whether their vnodes run or are stopped.
-        others: indices of partitions of others that run on it (`secondary`): each waits for handoff.
-    """
+    """Output of `cluster partitions`, of one node."""
 
     node: NodeName
-    owned: frozenset[int]
+    owned: frozenset[int]  # indices of its partitions, whether their vnodes run or are stopped
+    # indices of partitions of others that run on it (`secondary`): each waits for handoff
     others: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveTransfer:
-    """A transfer that is moving data.
+    """A transfer that is moving data."""
 
-    Attributes:
-        kind: `hinted`, `ownership`, `resize` or `repair`; `unknown` from a node too old to report it.
-        index: index of the target partition.
-        source: None from a node too old to report it.
-        percent: progress; None while it is not known.
-    """
-
-    kind: str
+    kind: str  # `hinted`, `ownership`, `resize` or `repair`; `unknown` from a node too old to report it
     vnode: str
-    index: int
-    source: NodeName | None
+    index: int  # index of the target partition
+    source: NodeName | None  # None from a node too old to report it
     target: NodeName
-    percent: int | None = None
+    percent: int | None = None  # progress; None while it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfers:
-    """Output of `transfers`, from one node.
+    """Output of `transfers`, from one node."""
 
-    Attributes:
-        down: `are currently down`.
-        waiting: `waiting to handoff`; a node that has just started reports its own fallbacks here.
-        not_running: `does not have N primary partitions running`.
-        uncontacted: `could not be contacted` for its active transfers.
-    """
-
-    down: tuple[NodeName, ...] = ()
+    down: tuple[NodeName, ...] = ()  # `are currently down`
+    # `waiting to handoff`; a node that has just started reports its own fallbacks here
     waiting: tuple[PartitionCount, ...] = ()
-    not_running: tuple[PartitionCount, ...] = ()
+    not_running: tuple[PartitionCount, ...] = ()  # `does not have N primary partitions running`
     active: tuple[ActiveTransfer, ...] = ()
-    uncontacted: tuple[NodeName, ...] = ()
+    uncontacted: tuple[NodeName, ...] = ()  # `could not be contacted` for its active transfers
 
     @property
     def clean(self) -> bool:
@@ -212,58 +169,39 @@ class TransferLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSet:
-    """Result of a change of the transfer limit. The command's return term is `ok` in any case.
+    """Result of a change of the transfer limit. The command's return term is `ok` in any case."""
 
-    Attributes:
-        limit: None where the answer does not repeat it.
-        node: None for the whole cluster, or for the node that received the command.
-        failed: nodes on which the limit was not set.
-    """
-
-    limit: int | None
-    node: NodeName | None = None
-    failed: tuple[NodeName, ...] = ()
+    limit: int | None  # None where the answer does not repeat it
+    node: NodeName | None = None  # None for the whole cluster, or for the node that received the command
+    failed: tuple[NodeName, ...] = ()  # nodes on which the limit was not set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceWait:
-    """Output of `wait-for-service`: whether the service is up.
-
-    Attributes:
-        last: its last line, for people.
-    """
+    """Output of `wait-for-service`: whether the service is up."""
 
     service: str
     up: bool
-    last: str
+    last: str  # its last line, for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStats:
-    """`/stats` of one node.
-
-    Attributes:
-        kv_vnodes: running vnodes of the key-value store, including fallbacks. It grows for some 10 s after a
-            start, while `/ping` already answers.
-        connected: other nodes that this one has a connection with.
-        ring_size: partitions of the ring.
-        ownership: number of partitions that each node owns.
-        pipe_vnodes: vnodes of `riak_pipe`, which are handed off as well; 0 where it is not reported.
-        schedulers: number of Erlang schedulers; `schedulers_online` of them are active. None where not
-            reported.
-        release: Erlang/OTP release, such as `25`.
-    """
+    """`/stats` of one node."""
 
     node: NodeName
+    # running vnodes of the key-value store, including fallbacks. It grows for some 10 s after a start, while
+    # `/ping` already answers.
     kv_vnodes: int
-    connected: frozenset[NodeName]
+    connected: frozenset[NodeName]  # other nodes that this one has a connection with
     members: frozenset[NodeName]
-    ring_size: int
-    ownership: Mapping[NodeName, int]
-    pipe_vnodes: int = 0
+    ring_size: int  # partitions of the ring
+    ownership: Mapping[NodeName, int]  # number of partitions that each node owns
+    pipe_vnodes: int = 0  # vnodes of `riak_pipe`, which are handed off as well; 0 where it is not reported
+    # number of Erlang schedulers; `schedulers_online` of them are active. None where not reported.
     schedulers: int | None = None
     schedulers_online: int | None = None
-    release: str | None = None
+    release: str | None = None  # Erlang/OTP release, such as `25`
 
     @property
     def owned(self) -> int:
@@ -282,13 +220,9 @@ class NodeStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """The owner of each partition. Preference lists follow from it.
+    """The owner of each partition. Preference lists follow from it."""
 
-    Attributes:
-        owners: by number of the partition.
-    """
-
-    owners: tuple[NodeName, ...]
+    owners: tuple[NodeName, ...]  # by number of the partition
 
     @property
     def size(self) -> int:
@@ -310,16 +244,11 @@ class Ring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignsOfLife:
-    """Signs that a node serves again. None of them proves it alone.
+    """Signs that a node serves again. None of them proves it alone."""
 
-    Attributes:
-        ping: its HTTP port answers. It also answers while no vnode runs.
-        stats: its own `/stats`.
-        service: whether a peer sees its key-value store; read only for nodes that this run took down.
-    """
-
-    ping: Reading[bool] = NOT_READ
-    stats: Reading[NodeStats] = NOT_READ
+    ping: Reading[bool] = NOT_READ  # its HTTP port answers. It also answers while no vnode runs.
+    stats: Reading[NodeStats] = NOT_READ  # its own `/stats`
+    # whether a peer sees its key-value store; read only for nodes that this run took down
     service: Reading[ServiceWait] = NOT_READ
 
 
@@ -331,32 +260,28 @@ class RiakView:
     stop, also reads members, ring_status, transfers, waiting, ring and n_vals. `Look.RECOVERIES` without
     `Look.ACTIVITY`, as during the wait for handoff, reads transfers and waiting, or `beyond` alone.
     `Look.PACE` adds unstarted.
-
-    Attributes:
-        beyond: vnodes of partitions that others own, by node, where the `/stats` of all members count more
-            than waited before the stop. They prove that handoff is not done. Only `transfers` proves that
-            handoff is done.
-        signs: by member that is up.
-        transfers: by the node that answered; two nodes that agree are better than one.
-        waiting: numbers of the partitions of others that a node holds, by node, for each node of which
-            `transfers` says that some wait; before a stop for every node that has any.
-        n_vals: every `n_val` in use: the default's and those of bucket types and buckets.
-        unidentified: by member that is up, why its process could not be identified.
-        unstarted: by member that is up, the number of vnodes it has not started since its own start. While
-            there are any, a clean handoff may be so only for a moment.
     """
 
     members: Reading[tuple[RiakMember, ...]] = NOT_READ
     cluster: Reading[ClusterStatus] = NOT_READ
     ring_ready: Reading[RingReady] = NOT_READ
     ring_status: Reading[RingStatus] = NOT_READ
-    signs: Mapping[NodeName, SignsOfLife] = field(default_factory=dict)
+    signs: Mapping[NodeName, SignsOfLife] = field(default_factory=dict)  # by member that is up
+    # by the node that answered; two nodes that agree are better than one
     transfers: Reading[Mapping[NodeName, Reading[Transfers]]] = NOT_READ
+    # numbers of the partitions of others that a node holds, by node, for each node of which `transfers` says
+    # that some wait; before a stop for every node that has any
     waiting: Reading[Mapping[NodeName, frozenset[int]]] = NOT_READ
     ring: Reading[Ring] = NOT_READ
+    # every `n_val` in use: the default's and those of bucket types and buckets
     n_vals: Reading[frozenset[int]] = NOT_READ
+    # by member that is up, why its process could not be identified
     unidentified: Mapping[NodeName, str] = field(default_factory=dict)
+    # vnodes of partitions that others own, by node, where the `/stats` of all members count more than waited
+    # before the stop. They prove that handoff is not done. Only `transfers` proves that handoff is done.
     beyond: Mapping[NodeName, int] = field(default_factory=dict)
+    # by member that is up, the number of vnodes it has not started since its own start. While there are any,
+    # a clean handoff may be so only for a moment.
     unstarted: Mapping[NodeName, Reading[int]] = field(default_factory=dict)
 
     @property

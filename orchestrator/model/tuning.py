@@ -51,34 +51,24 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSetting:
-    """One line of a profile.
-
-    Attributes:
-        why: the reason for the value, for people.
-        source: the document that recommends it.
-    """
+    """One line of a profile."""
 
     tunable: str
     wanted: Wanted
     on_failure: OnFailure = OnFailure.WARN
-    why: str = ""
-    source: str = ""
+    why: str = ""  # the reason for the value, for people
+    source: str = ""  # the document that recommends it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningProfile:
-    """The wanted settings of every host of a cluster, in the order of the profile.
-
-    Attributes:
-        persist: whether the settings have to survive a boot.
-        devices: kind of a block device (`ssd` or `rotational`) by name, where the kernel reports the wrong
-            kind.
-    """
+    """The wanted settings of every host of a cluster, in the order of the profile."""
 
     name: str
     applies_to: str
     settings: tuple[TuningSetting, ...]
-    persist: bool = True
+    persist: bool = True  # whether the settings have to survive a boot
+    # kind of a block device (`ssd` or `rotational`) by name, where the kernel reports the wrong kind
     devices: Mapping[str, str] = field(default_factory=dict)
 
     def on_failure(self, tunable: str) -> OnFailure:
@@ -118,16 +108,11 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockChange:
-    """The program's marked lines at the end of a shared file (`/etc/sysctl.conf`, rc.local, riak.conf).
-
-    Attributes:
-        name: part of the markers, so that each tunable has its own lines.
-        found: the lines between our markers; None where there are none.
-    """
+    """The program's marked lines at the end of a shared file (`/etc/sysctl.conf`, rc.local, riak.conf)."""
 
     path: str
-    name: str
-    found: str | None
+    name: str  # part of the markers, so that each tunable has its own lines
+    found: str | None  # the lines between our markers; None where there are none
     wanted: str | None
     change: Literal["block"] = "block"
 
@@ -191,27 +176,20 @@ def subject_of(change: Change) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunableState:
-    """The reading of one tunable on one host, and the changes that would correct it.
-
-    Attributes:
-        wanted: for people, with the device where there is one (`none (sdb)`).
-        at_boot: whether our unit sets it at the next boot, or what the tunable's own file or service says.
-        detail: the reason, where the verdict alone is not enough.
-        changes: in the order in which they have to be made; empty unless the verdict is `DRIFT`.
-        restart_needed: right from the node's next start on; its running process has an older value. No change
-            can correct that, so the verdict is that of the next start.
-        overridden: another node of the host sets another value after ours at the next boot.
-    """
+    """The reading of one tunable on one host, and the changes that would correct it."""
 
     tunable: str
-    wanted: str
+    wanted: str  # for people, with the device where there is one (`none (sdb)`)
     running: str
-    at_boot: str
+    at_boot: str  # whether our unit sets it at the next boot, or what the tunable's own file or service says
     verdict: Verdict
-    detail: str = ""
+    detail: str = ""  # the reason, where the verdict alone is not enough
+    # in the order in which they have to be made; empty unless the verdict is `DRIFT`
     changes: tuple[Change, ...] = ()
     on_failure: OnFailure = OnFailure.WARN
-    overridden: bool = False
+    overridden: bool = False  # another node of the host sets another value after ours at the next boot
+    # right from the node's next start on; its running process has an older value. No change can correct that,
+    # so the verdict is that of the next start.
     restart_needed: bool = False
 
     @property
@@ -222,13 +200,10 @@ class TunableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTuning:
-    """A host compared with a profile, one tunable at a time in the profile's order.
-
-    Attributes:
-        part: text of the node's part of the boot script, by path; empty if nothing has to last.
-    """
+    """A host compared with a profile, one tunable at a time in the profile's order."""
 
     states: tuple[TunableState, ...]
+    # text of the node's part of the boot script, by path; empty if nothing has to last
     part: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -20,37 +20,27 @@ cluster has no machine learning.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallStep:
-    """One command line that runs on a node's host while the node is down.
+    """One command line that runs on a node's host while the node is down."""
 
-    Attributes:
-        run: `{version}` is replaced with the wanted version, and `{node}` with the node's name.
-        as_root: run it through the sudo of the cluster file; otherwise as the account itself.
-    """
-
-    run: str
-    as_root: bool = True
+    run: str  # `{version}` is replaced with the wanted version, and `{node}` with the node's name
+    as_root: bool = True  # run it through the sudo of the cluster file; otherwise as the account itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """What the turn of a node owes in an upgrade.
+    """What the turn of a node owes in an upgrade."""
 
-    Attributes:
-        target: the version that every node is to run, such as `9.1.0`.
-        install: the steps, in order. Each runs once for a node; none is ever ended by this program.
-        installed: a command line that succeeds if all that the steps install is on the host's disk, plugins
-            included. Then no step runs. None = nothing is known of the disk.
-        verify: command lines that succeed on a host that can install the target; asked before any change.
-        snapshot_younger_than: a finished snapshot that is younger has to exist; None = none is needed.
-        plugins: plugins that a node has to load with the target.
-    """
-
-    target: str
+    target: str  # the version that every node is to run, such as `9.1.0`
+    # the steps, in order. Each runs once for a node; none is ever ended by this program.
     install: tuple[InstallStep, ...]
+    # a command line that succeeds if all that the steps install is on the host's disk, plugins included. Then
+    # no step runs. None = nothing is known of the disk.
     installed: str | None = None
+    # command lines that succeed on a host that can install the target; asked before any change
     verify: tuple[str, ...] = ()
+    # a finished snapshot that is younger has to exist; None = none is needed
     snapshot_younger_than: Seconds | None = None
-    plugins: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()  # plugins that a node has to load with the target
 
 
 class InstallState(Enum):
@@ -65,17 +55,11 @@ class InstallState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallView:
-    """The install step that was begun last for a node on its host, by whichever process.
+    """The install step that was begun last for a node on its host, by whichever process."""
 
-    Attributes:
-        ticket: which step of which run, and its number of tries; see `RunInstall`.
-        state: `LOST`: its process is gone, and nothing says how it ended.
-        said: the last lines that it printed, and its exit code; bounded and free of secrets.
-    """
-
-    ticket: str
-    state: InstallState
-    said: str = ""
+    ticket: str  # which step of which run, and its number of tries; see `RunInstall`
+    state: InstallState  # `LOST`: its process is gone, and nothing says how it ended
+    said: str = ""  # the last lines that it printed, and its exit code; bounded and free of secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,36 +72,28 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeView:
-    """What a cluster shows of its fitness for an upgrade. Read before the first stop.
+    """What a cluster shows of its fitness for an upgrade. Read before the first stop."""
 
-    Attributes:
-        deprecations: the critical ones; `Unknown` where the version cannot list them.
-        snapshot_ended: when the youngest snapshot without a failed shard ended; None = there is none.
-        snapshot: its `repository/name`.
-        created: by index, the version that created it (`7.17.28`; since 8.11 only the major is known: `8`).
-            That of an archive is the version that restored it.
-        read_only: indices that are closed to writes for good.
-        settings: by node, the names of the settings that its own files set.
-    """
-
+    # the critical ones; `Unknown` where the version cannot list them
     deprecations: Reading[tuple[Deprecation, ...]]
+    # when the youngest snapshot without a failed shard ended; None = there is none
     snapshot_ended: Reading[Instant | None]
-    snapshot: str = ""
+    snapshot: str = ""  # its `repository/name`
+    # by index, the version that created it (`7.17.28`; since 8.11 only the major is known: `8`). That of an
+    # archive is the version that restored it.
     created: Mapping[str, str] = field(default_factory=dict)
-    read_only: frozenset[str] = frozenset()
+    read_only: frozenset[str] = frozenset()  # indices that are closed to writes for good
+    # by node, the names of the settings that its own files set
     settings: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReadiness:
-    """Whether a host can install the target. Read before the first stop.
+    """Whether a host can install the target. Read before the first stop."""
 
-    Attributes:
-        failed: what failed of the `verify` command lines: the line with its output, for people.
-        keystore_password: whether the node's keystore asks for a password at the start; None if not known.
-        free_bytes: free space where packages are unpacked (`/`, `/usr`, `/var`): the least of them.
-    """
-
+    # what failed of the `verify` command lines: the line with its output, for people
     failed: tuple[str, ...] = ()
+    # whether the node's keystore asks for a password at the start; None if not known
     keystore_password: bool | None = None
+    # free space where packages are unpacked (`/`, `/usr`, `/var`): the least of them
     free_bytes: int | None = None

@@ -15,74 +15,48 @@ from orchestrator.model.upgrade import InstallState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFailed:
-    """The service of a node ended by itself after its start. The start may be sent again.
-
-    Attributes:
-        why: the state of the service, in the words of its manager.
-        said: the last lines of the manager and of the server's own log, without secrets.
-    """
+    """The service of a node ended by itself after its start. The start may be sent again."""
 
     node: NodeName
-    why: str
-    said: tuple[str, ...] = ()
+    why: str  # the state of the service, in the words of its manager
+    said: tuple[str, ...] = ()  # the last lines of the manager and of the server's own log, without secrets
     event: Literal["start_failed"] = "start_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FellSilent:
-    """Hosts, or the cluster, did not answer a reading, or have not answered it yet.
+    """Hosts, or the cluster, did not answer a reading, or have not answered it yet."""
 
-    Attributes:
-        nodes: those whose hosts do not answer; empty if the cluster does not.
-        seconds: since the first reading was sent that has no answer.
-        why: how the reading failed; empty while it still waits.
-    """
-
-    nodes: tuple[NodeName, ...]
-    seconds: Seconds
-    why: str = ""
+    nodes: tuple[NodeName, ...]  # those whose hosts do not answer; empty if the cluster does not
+    seconds: Seconds  # since the first reading was sent that has no answer
+    why: str = ""  # how the reading failed; empty while it still waits
     event: Literal["fell_silent"] = "fell_silent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """Hosts, or the cluster, answer again; or they answer slowly.
+    """Hosts, or the cluster, answer again; or they answer slowly."""
 
-    Attributes:
-        nodes: those whose hosts answer; empty if it is the cluster.
-        seconds: how long the answer took.
-        slowly: so long that it is said in every wait, until an answer comes in time.
-    """
-
-    nodes: tuple[NodeName, ...]
-    seconds: Seconds
-    slowly: bool = False
+    nodes: tuple[NodeName, ...]  # those whose hosts answer; empty if it is the cluster
+    seconds: Seconds  # how long the answer took
+    slowly: bool = False  # so long that it is said in every wait, until an answer comes in time
     event: Literal["answered"] = "answered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRefused:
-    """The cluster refuses the credentials of the run, or a request that the run needs.
+    """The cluster refuses the credentials of the run, or a request that the run needs."""
 
-    Attributes:
-        refusal: the credentials, the node that refuses them, and the source of their secret.
-        reading: the cluster could not be read; False if something could not be restored.
-    """
-
-    refusal: Refusal
-    reading: bool
+    refusal: Refusal  # the credentials, the node that refuses them, and the source of their secret
+    reading: bool  # the cluster could not be read; False if something could not be restored
     event: Literal["access_refused"] = "access_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessGranted:
-    """The cluster accepts the credentials again.
+    """The cluster accepts the credentials again."""
 
-    Attributes:
-        seconds: how long it refused them.
-    """
-
-    seconds: Seconds
+    seconds: Seconds  # how long it refused them
     event: Literal["access_granted"] = "access_granted"
 
 
@@ -93,32 +67,23 @@ HostEvent: TypeAlias = StartFailed | FellSilent | Answered | AccessRefused | Acc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningApplied:
-    """A tunable was set while the node was down, and read again.
-
-    Attributes:
-        found: the original value, for people.
-    """
+    """A tunable was set while the node was down, and read again."""
 
     node: NodeName
     tunable: str
-    found: str
+    found: str  # the original value, for people
     wanted: str
     event: Literal["tuning_applied"] = "tuning_applied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningMissed:
-    """A tunable could not be read or set. The node is started anyway.
-
-    Attributes:
-        tunable: empty when it is about the whole host.
-        on_failure: the profile's setting: the run continues, or stands down once the node is started.
-    """
+    """A tunable could not be read or set. The node is started anyway."""
 
     node: NodeName
-    tunable: str
+    tunable: str  # empty when it is about the whole host
     why: str
-    on_failure: OnFailure
+    on_failure: OnFailure  # the profile's setting: the run continues, or stands down once the node is started
     event: Literal["tuning_missed"] = "tuning_missed"
 
 
@@ -130,48 +95,34 @@ TuningEvent: TypeAlias = TuningApplied | TuningMissed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallEnded:
-    """A reading of the host shows how an install step ended.
-
-    Attributes:
-        number: of the step.
-        said: the last lines that it printed, free of secrets.
-    """
+    """A reading of the host shows how an install step ended."""
 
     node: NodeName
-    number: int
+    number: int  # of the step
     ticket: str
     state: InstallState
-    said: str = ""
+    said: str = ""  # the last lines that it printed, free of secrets
     event: Literal["install_ended"] = "install_ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgraded:
-    """A node runs the target, in a process that began after its last install step.
-
-    Attributes:
-        by_others: no install step of this run has run for it.
-    """
+    """A node runs the target, in a process that began after its last install step."""
 
     node: NodeName
     version: str
-    by_others: bool = False
+    by_others: bool = False  # no install step of this run has run for it
     event: Literal["upgraded"] = "upgraded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeMissed:
-    """A node came back without the target, though every install step ended well. All steps are owed again.
-
-    Attributes:
-        version: that it runs.
-        lacks: plugins that it was to load and did not.
-    """
+    """A node came back without the target, though every install step ended well. All steps are owed again."""
 
     node: NodeName
-    version: str
+    version: str  # that it runs
     wanted: str
-    lacks: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()  # plugins that it was to load and did not
     event: Literal["upgrade_missed"] = "upgrade_missed"
 
 
@@ -200,54 +151,39 @@ class MergeWarned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeDue:
-    """An index that needed no merge at the start of the run is to be merged now, or may have to be.
-
-    Attributes:
-        why: a copy returned with too many segments, or a shard has no copy to count.
-    """
+    """An index that needed no merge at the start of the run is to be merged now, or may have to be."""
 
     index: str
     index_uuid: str
-    why: str
+    why: str  # a copy returned with too many segments, or a shard has no copy to count
     event: Literal["merge_due"] = "merge_due"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBegun:
-    """The merge of an index is about to be requested, or a running merge is adopted (`found`).
-
-    Attributes:
-        segments: segments of the copy that has the most.
-        bytes: of all copies together.
-    """
+    """The merge of an index is about to be requested, or a running merge is adopted (`found`)."""
 
     index: str
     index_uuid: str
-    segments: int
-    bytes: int
+    segments: int  # segments of the copy that has the most
+    bytes: int  # of all copies together
     found: bool = False
     event: Literal["merge_begun"] = "merge_begun"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexMerged:
-    """Every started copy of an index has few enough segments, counted on each, and no merge of it runs.
-
-    Attributes:
-        segments: segments of the copy that has the most now.
-        seconds: since the merge began; 0 when this run did not merge it.
-        incarnations: incarnations of the nodes at this time. A node is due for a restart while its
-            incarnation is one of them.
-        why: a remark, such as that the index is gone, or is being written and has more segments again.
-    """
+    """Every started copy of an index has few enough segments, counted on each, and no merge of it runs."""
 
     index: str
     index_uuid: str
-    segments: int
+    segments: int  # segments of the copy that has the most now
     bytes: int
-    seconds: Seconds
+    seconds: Seconds  # since the merge began; 0 when this run did not merge it
+    # incarnations of the nodes at this time. A node is due for a restart while its incarnation is one of
+    # them.
     incarnations: Mapping[NodeName, Incarnation]
-    why: str = ""
+    why: str = ""  # a remark, such as that the index is gone, or is being written and has more segments again
     event: Literal["index_merged"] = "index_merged"
 
 
@@ -259,41 +195,29 @@ MergeEvent: TypeAlias = WritesRead | MergeWarned | MergeDue | MergeBegun | Index
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingPartition:
-    """A partition that waits for handoff.
+    """A partition that waits for handoff."""
 
-    Attributes:
-        partition: its number in the ring.
-        holder: the node that has it; `owner`: the node to which it belongs.
-    """
-
-    partition: int
-    holder: NodeName
+    partition: int  # its number in the ring
+    holder: NodeName  # the node that has it; `owner`: the node to which it belongs
     owner: NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffWaits:
-    """Riak: before a stop, other partitions than before wait for handoff while no transfer moves data.
+    """Riak: before a stop, other partitions than before wait for handoff while no transfer moves data."""
 
-    Attributes:
-        partitions: empty where none waits, or where something moves, is down or does not run.
-    """
-
+    # empty where none waits, or where something moves, is down or does not run
     partitions: tuple[WaitingPartition, ...]
     event: Literal["handoff_waits"] = "handoff_waits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffLeftWaiting:
-    """Riak: a node is about to be stopped while these partitions wait, which its recovery does not wait for.
+    """Riak: a node is stopped while these partitions wait, which its recovery does not wait for."""
 
-    Attributes:
-        partitions: empty where none waits any more that waited before an earlier stop.
-        seconds: for how long they have waited without a change.
-    """
-
+    # empty where none waits any more that waited before an earlier stop
     partitions: tuple[WaitingPartition, ...]
-    seconds: Seconds
+    seconds: Seconds  # for how long they have waited without a change
     event: Literal["handoff_left_waiting"] = "handoff_left_waiting"
 
 

@@ -52,93 +52,84 @@ class Dialect:
     """The API of one family of versions.
 
     The docs' table is generated from this class and `FAMILIES`; a test fails for a field that no code reads.
-
-    Attributes:
-        family: The name for people, such as `Elasticsearch 8`.
-        accepted: Whether this version of the program restarts such a cluster.
-        master_timeout: The query parameter that limits the search for a master.
-        settings_wait: Whether `GET _cluster/settings` takes that parameter. Version 5 refuses it.
-        null_resets: Whether `null` removes a setting and `include_defaults` lists defaults (5.0). Before, the
-            effective value is written when a setting cannot become absent again; it comes from the elected
-            master's elasticsearch.yml, else from the version's defaults.
-        flush: Synced from 1.6 to 7.5; a plain flush does as much from 7.6 (elastic/elasticsearch#50882).
-        hidden_wildcard: Whether `expand_wildcards` has `hidden` (7.7). Before, there are no hidden indices.
-        voting: Voting exclusions: from 7.0 by path, from 7.8 by query. Before 7.0 there is no voting
-            configuration: every master-eligible node votes, and `minimum_master_nodes` is the quorum.
-        retry_failed: Whether `_cluster/reroute` has `retry_failed` (5.0). Before, the server tries for ever.
-        lease_forms: The APIs whose templates may hold the lease while this is the lowest version; a new
-            record takes the first. Component templates begin with 7.8. From 6.0 on, other nodes of an upgrade
-            may have them already; a node without them has no handler for the path.
-        lease_pattern: The field for the pattern in the legacy template of the lease: `template` before 6.0,
-            which 6 reads as well.
-        cluster_uuid: Where the state has the cluster's uuid: at its top from 7.0, in the metadata from 2.0.
-            Before, a cluster has none, and its name is used instead.
-        queue_times: Whether health has the age of the oldest task in the master's queue (2.0). Before, it is
-            0 if the queue was drained, else the time that health waited for it.
-        snapshot_call: The API that lists snapshots in progress: from 2.0 the cluster state, from 1.1
-            `_snapshot/_status`. Version 1.0 has snapshots and no list: it is not restarted. 0.90 has none.
-        ephemeral_ids: Whether the state lists an id for each process (5.0). Before, the node id is new at
-            each start, so it is used instead; a node without `node.name` has a new name too, and is known by
-            its address, with its port if `transport.tcp.port` fixes it.
-        in_sync: Whether index metadata lists the copies in sync (5.0). Before, every started copy counts.
-        roles_in_nodes: Whether `_nodes` lists roles (5.0). Before, roles are node attributes.
-        roles_in_state: Whether the cluster state lists roles and versions of nodes (8.0; not OpenSearch).
-            Otherwise they are read from `_nodes`.
-        merge_call: The force-merge API: `_optimize` before 2.1.
-        merge_committed: Whether a flush keeps a merge that no write followed (1.6). Before, a restarted node
-            has the segments of the last commit again: they count too (seen on 0.90.13 and 1.4.5).
-        merge_task: Whether `_forcemerge` returns a task at once (8.1, elastic/elasticsearch#80463; OpenSearch
-            2.7, opensearch-project/OpenSearch#6434). Otherwise the call returns when the merge has ended.
-        task_list: Whether there is `_tasks` (2.3). Before, a force-merge is seen in the thread pool of its
-            node, and nothing shows its indices.
-        path_parts: Whether the path names the parts of the cluster state, of nodes and of statistics that are
-            read (1.0). Before, query parameters do, settings come back flat, and an update of an index's
-            settings takes query parameters for settings.
-        expand_none: Whether every call takes `expand_wildcards=none` (1.6). Version 1.1 refuses it, and up to
-            1.5 an update of an index's settings takes it for a setting (seen on 1.1.2, 1.4.5, 1.5.2).
-        allocation_enable: Whether `cluster.routing.allocation.enable` exists (1.0). Before, there are the
-            flags `disable_replica_allocation`, in place of `primaries`, and `disable_allocation`, in place of
-            `none`; the flags of an index are shown as its `enable`.
-        recovery_call: The API that lists recoveries (1.1). Before, `_status` shows them, with ids of nodes.
-        lease_in_alias: Whether a legacy template keeps aliases (1.1), with the lease in one. Before, the
-            lease is in a setting of the template.
-        sequence_numbers: Whether shards number their operations (6.0). Before, operations are counted.
-        deprecations: The API that lists what the next major version no longer takes: below `_xpack` before
-            7.0; `none` before 5.0 and on OpenSearch.
-        ml_mode: Whether machine learning has an upgrade mode (6.7); not on OpenSearch.
-        snapshot_pages: Whether the youngest snapshots can be listed alone (7.16). Before, all are listed.
     """
 
-    family: str
-    accepted: bool = False
-    master_timeout: str = "master_timeout"
-    settings_wait: bool = True
+    family: str  # The name for people, such as `Elasticsearch 8`
+    accepted: bool = False  # Whether this version of the program restarts such a cluster
+    master_timeout: str = "master_timeout"  # The query parameter that limits the search for a master
+    settings_wait: bool = True  # Whether `GET _cluster/settings` takes that parameter. Version 5 refuses it.
+    # Whether `null` removes a setting and `include_defaults` lists defaults (5.0). Before, the effective
+    # value is written when a setting cannot become absent again; it comes from the elected master's
+    # elasticsearch.yml, else from the version's defaults.
     null_resets: bool = True
+    # Synced from 1.6 to 7.5; a plain flush does as much from 7.6 (elastic/elasticsearch#50882)
     flush: Flush = Flush.PLAIN
+    # Whether `expand_wildcards` has `hidden` (7.7). Before, there are no hidden indices.
     hidden_wildcard: bool = True
+    # Voting exclusions: from 7.0 by path, from 7.8 by query. Before 7.0 there is no voting configuration:
+    # every master-eligible node votes, and `minimum_master_nodes` is the quorum.
     voting: VotingExclusions = VotingExclusions.QUERY
+    # Whether `_cluster/reroute` has `retry_failed` (5.0). Before, the server tries for ever.
     retry_failed: bool = True
+    # The APIs whose templates may hold the lease while this is the lowest version; a new record takes the
+    # first. Component templates begin with 7.8. From 6.0 on, other nodes of an upgrade may have them already;
+    # a node without them has no handler for the path.
     lease_forms: tuple[str, ...] = (COMPONENT_TEMPLATE, LEGACY_TEMPLATE)
+    # The field for the pattern in the legacy template of the lease: `template` before 6.0, which 6 reads as
+    # well
     lease_pattern: str = "index_patterns"
+    # Where the state has the cluster's uuid: at its top from 7.0, in the metadata from 2.0. Before, a cluster
+    # has none, and its name is used instead.
     cluster_uuid: ClusterUuid = ClusterUuid.TOP
+    # Whether health has the age of the oldest task in the master's queue (2.0). Before, it is 0 if the queue
+    # was drained, else the time that health waited for it.
     queue_times: bool = True
+    # The API that lists snapshots in progress: from 2.0 the cluster state, from 1.1 `_snapshot/_status`.
+    # Version 1.0 has snapshots and no list: it is not restarted. 0.90 has none.
     snapshot_call: str = STATE
+    # Whether the state lists an id for each process (5.0). Before, the node id is new at each start, so it is
+    # used instead; a node without `node.name` has a new name too, and is known by its address, with its port
+    # if `transport.tcp.port` fixes it.
     ephemeral_ids: bool = True
+    # Whether index metadata lists the copies in sync (5.0). Before, every started copy counts.
     in_sync: bool = True
-    roles_in_nodes: bool = True
+    roles_in_nodes: bool = True  # Whether `_nodes` lists roles (5.0). Before, roles are node attributes.
+    # Whether the cluster state lists roles and versions of nodes (8.0; not OpenSearch). Otherwise they are
+    # read from `_nodes`.
     roles_in_state: bool = True
-    merge_call: str = "_forcemerge"
+    merge_call: str = "_forcemerge"  # The force-merge API: `_optimize` before 2.1
+    # Whether a flush keeps a merge that no write followed (1.6). Before, a restarted node has the segments of
+    # the last commit again: they count too (seen on 0.90.13 and 1.4.5).
     merge_committed: bool = True
+    # Whether `_forcemerge` returns a task at once (8.1, elastic/elasticsearch#80463; OpenSearch 2.7,
+    # opensearch-project/OpenSearch#6434). Otherwise the call returns when the merge has ended.
     merge_task: bool = True
+    # Whether there is `_tasks` (2.3). Before, a force-merge is seen in the thread pool of its node, and
+    # nothing shows its indices.
     task_list: bool = True
+    # Whether the path names the parts of the cluster state, of nodes and of statistics that are read (1.0).
+    # Before, query parameters do, settings come back flat, and an update of an index's settings takes query
+    # parameters for settings.
     path_parts: bool = True
+    # Whether every call takes `expand_wildcards=none` (1.6). Version 1.1 refuses it, and up to 1.5 an update
+    # of an index's settings takes it for a setting (seen on 1.1.2, 1.4.5, 1.5.2).
     expand_none: bool = True
+    # Whether `cluster.routing.allocation.enable` exists (1.0). Before, there are the flags
+    # `disable_replica_allocation`, in place of `primaries`, and `disable_allocation`, in place of `none`; the
+    # flags of an index are shown as its `enable`.
     allocation_enable: bool = True
+    # The API that lists recoveries (1.1). Before, `_status` shows them, with ids of nodes.
     recovery_call: str = "_recovery"
+    # Whether a legacy template keeps aliases (1.1), with the lease in one. Before, the lease is in a setting
+    # of the template.
     lease_in_alias: bool = True
+    # Whether shards number their operations (6.0). Before, operations are counted.
     sequence_numbers: bool = True
+    # The API that lists what the next major version no longer takes: below `_xpack` before 7.0; `none` before
+    # 5.0 and on OpenSearch
     deprecations: str = "_migration/deprecations"
-    ml_mode: bool = True
+    ml_mode: bool = True  # Whether machine learning has an upgrade mode (6.7); not on OpenSearch
+    # Whether the youngest snapshots can be listed alone (7.16). Before, all are listed.
     snapshot_pages: bool = True
 
 
