@@ -85,19 +85,12 @@ def basic(pair: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Limits of one exchange.
+    """Limits of one exchange."""
 
-    Attributes:
-        connect: seconds to connect to all addresses of the host, and as many for TLS.
-        silence: seconds between two bytes of the answer.
-        whole: seconds for the exchange, from the first connection to the last byte.
-        answer_bytes: maximum size of the answer's body.
-    """
-
-    connect: float
-    silence: float
-    whole: float
-    answer_bytes: int
+    connect: float  # seconds to connect to all addresses of the host, and as many for TLS
+    silence: float  # seconds between two bytes of the answer
+    whole: float  # seconds for the exchange, from the first connection to the last byte
+    answer_bytes: int  # maximum size of the answer's body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,18 +15,12 @@ _Key: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True, kw_only=True)
 class Hold(Generic[Said]):
-    """One hold of a run.
+    """One hold of a run."""
 
-    Attributes:
-        predicate: that is not met; `subject`: for what, or the gate.
-        began: in seconds since the epoch, `ended` likewise; None while it lasts.
-        said: what was given with each event about it, in order.
-    """
-
-    predicate: str
+    predicate: str  # that is not met; `subject`: for what, or the gate
     subject: str
-    began: float
-    said: list[Said]
+    began: float  # in seconds since the epoch, `ended` likewise; None while it lasts
+    said: list[Said]  # what was given with each event about it, in order
     ended: float | None = None
 
 

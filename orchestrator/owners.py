@@ -32,18 +32,13 @@ _ACCESS_LIST: Final = "system.posix_acl_access"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A folder, link or file on the way to a path, or the file itself.
-
-    Attributes:
-        mode: as `lstat` has it.
-        listed: whether an access control list names further accounts.
-    """
+    """A folder, link or file on the way to a path, or the file itself."""
 
     path: Path
     uid: int
     gid: int
-    mode: int
-    listed: bool = False
+    mode: int  # as `lstat` has it
+    listed: bool = False  # whether an access control list names further accounts
 
     @property
     def folder(self) -> bool:
@@ -62,15 +57,11 @@ class Problem(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is wrong on the way to a path.
+    """What is wrong on the way to a path."""
 
-    Attributes:
-        problems: by entry, from the root folder on; none where the path can be trusted.
-        shared: whether a group shares one of its folders.
-    """
-
+    # by entry, from the root folder on; none where the path can be trusted
     problems: tuple[tuple[Entry, Problem], ...]
-    shared: bool
+    shared: bool  # whether a group shares one of its folders
 
 
 def judge(

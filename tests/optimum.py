@@ -26,15 +26,10 @@ _Row = tuple[tuple[tuple[int, int], ...], int]
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The answer of the solver.
+    """The answer of the solver."""
 
-    Attributes:
-        sets: no plan has fewer.
-        proven: a plan with so many exists. If not, the solver gave up, and `sets` is only a bound.
-    """
-
-    sets: int
-    proven: bool
+    sets: int  # no plan has fewer
+    proven: bool  # a plan with so many exists. If not, the solver gave up, and `sets` is only a bound.
 
     def __str__(self) -> str:
         return f"{self.sets}" if self.proven else f">={self.sets}"

@@ -20,15 +20,10 @@ ROOT: Final = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part.
+    """One part."""
 
-    Attributes:
-        shows: what its tests show, for the contributors' page.
-        paths: it is run for a change below one of them.
-    """
-
-    shows: str
-    paths: tuple[str, ...]
+    shows: str  # what its tests show, for the contributors' page
+    paths: tuple[str, ...]  # it is run for a change below one of them
 
 
 _ELASTICSEARCH: Final = ("orchestrator/engine", "orchestrator/stores/elasticsearch", "tests/lab")

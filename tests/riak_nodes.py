@@ -47,17 +47,11 @@ def name_of(command: RiakCommand) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakNode:
-    """One node.
+    """One node."""
 
-    Attributes:
-        name: such as `dev1@127.0.0.1`.
-        folder: with `bin`, `etc`, `state`, `double.conf` and `faults`.
-        http: the port of `/ping` and `/stats`.
-    """
-
-    name: str
-    folder: Path
-    http: int
+    name: str  # such as `dev1@127.0.0.1`
+    folder: Path  # with `bin`, `etc`, `state`, `double.conf` and `faults`
+    http: int  # the port of `/ping` and `/stats`
 
     @property
     def command(self) -> Path:

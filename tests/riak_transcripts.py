@@ -40,29 +40,17 @@ _MOMENT = re.compile(r"t\+(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """One command and what it did.
+    """One command and what it did."""
 
-    Attributes:
-        file: the file's name.
-        line: of the heading, from 1.
-        state: the recorder's word for what the cluster was in, such as `dev2down`.
-        node: where it was asked, such as `dev1`.
-        command: as typed, with `riak` first.
-        exit: the exit code, None where the recorder's own limit ended it.
-        seconds: how long it took, None where it was not written down.
-        moment: seconds since the node was started again, on the time line only.
-        text: standard output and error, with their line ends.
-    """
-
-    file: str
-    line: int
-    state: str
-    node: str
-    command: str
-    exit: int | None
-    seconds: float | None
-    moment: int | None
-    text: str
+    file: str  # the file's name
+    line: int  # of the heading, from 1
+    state: str  # the recorder's word for what the cluster was in, such as `dev2down`
+    node: str  # where it was asked, such as `dev1`
+    command: str  # as typed, with `riak` first
+    exit: int | None  # the exit code, None where the recorder's own limit ended it
+    seconds: float | None  # how long it took, None where it was not written down
+    moment: int | None  # seconds since the node was started again, on the time line only
+    text: str  # standard output and error, with their line ends
 
     @property
     def output(self) -> CommandOutput:

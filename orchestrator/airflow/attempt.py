@@ -60,13 +60,10 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start.
+    """One start."""
 
-    Attributes:
-        folder: holds `command.json`, `process`, `output.jsonl`, `errors.txt` and marks; `state`, closed to
-            other accounts, if the state's URL has a password.
-    """
-
+    # holds `command.json`, `process`, `output.jsonl`, `errors.txt` and marks; `state`, closed to other
+    # accounts, if the state's URL has a password
     folder: Path
 
     @property

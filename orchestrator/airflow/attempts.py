@@ -40,23 +40,17 @@ class AttemptError(Exception):
 class Start:
     """The program to start.
 
-    Attributes:
-        program: `orchestrate`, with any prefix (`sudo -n …`).
-        words: its arguments.
-        state: the state URL; those arguments have it without its password, which the program gets by
-            `ORCHESTRATE_STATE`.
-        environment: added to the process's own; never written to a file.
-        directory: the working directory; None = the worker's.
-
     Raises:
         ValueError: there is a password in the program or its arguments.
     """
 
-    program: Sequence[str]
-    words: Sequence[str]
+    program: Sequence[str]  # `orchestrate`, with any prefix (`sudo -n …`)
+    words: Sequence[str]  # its arguments
+    # the state URL; those arguments have it without its password, which the program gets by
+    # `ORCHESTRATE_STATE`
     state: str | None = None
-    environment: Mapping[str, str] | None = None
-    directory: str | None = None
+    environment: Mapping[str, str] | None = None  # added to the process's own; never written to a file
+    directory: str | None = None  # the working directory; None = the worker's
 
     def __post_init__(self) -> None:
         """Refuse a password that the list of processes, a file and the task's log would have."""

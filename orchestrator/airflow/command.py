@@ -11,36 +11,22 @@ from orchestrator.runtime.state_file import VARIABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Common flags of `restart` and `post-bulk-index`. Empty or None values are omitted.
+    """Common flags of `restart` and `post-bulk-index`. Empty or None values are omitted."""
 
-    Attributes:
-        cluster: name or path of the cluster file.
-        state: where journals are stored, as an SQLAlchemy URL; a password is `***` in the flag.
-        playbook: name or path.
-        only: globs of nodes; `exclude` likewise.
-        strategy: how nodes are grouped into waves.
-        max_unavailable: a number or a percentage, as text.
-        zone: only nodes of this zone.
-        started_before: a time or a duration, such as `30d`.
-        due: `version:V`, `reboot-required` or `config`, each.
-        timeout: the program stands down after this duration, such as `5h`.
-        reason: for `history`.
-        arguments: further arguments, unchanged.
-    """
-
-    cluster: str
+    cluster: str  # name or path of the cluster file
+    # where journals are stored, as an SQLAlchemy URL; a password is `***` in the flag
     state: str | None = None
-    playbook: str | None = None
-    only: Sequence[str] = ()
+    playbook: str | None = None  # name or path
+    only: Sequence[str] = ()  # globs of nodes; `exclude` likewise
     exclude: Sequence[str] = ()
-    strategy: str | None = None
-    max_unavailable: str | None = None
-    zone: str | None = None
-    started_before: str | None = None
-    due: Sequence[str] = ()
-    timeout: str | None = None
-    reason: str | None = None
-    arguments: Sequence[str] = field(default=())
+    strategy: str | None = None  # how nodes are grouped into waves
+    max_unavailable: str | None = None  # a number or a percentage, as text
+    zone: str | None = None  # only nodes of this zone
+    started_before: str | None = None  # a time or a duration, such as `30d`
+    due: Sequence[str] = ()  # `version:V`, `reboot-required` or `config`, each
+    timeout: str | None = None  # the program stands down after this duration, such as `5h`
+    reason: str | None = None  # for `history`
+    arguments: Sequence[str] = field(default=())  # further arguments, unchanged
 
     def words(self) -> list[str]:
         """The flags. Each value is joined to its flag, so a value that begins with a dash is not a flag."""

@@ -15,17 +15,12 @@ from orchestrator.next_command import next_command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """A program that has ended.
+    """A program that has ended."""
 
-    Attributes:
-        run: the run's id; None if there is none yet.
-        summary: the last line; None when the program was killed or could not be started.
-        errors: the end of its standard error.
-    """
-
-    run: str | None
+    run: str | None  # the run's id; None if there is none yet
+    # the last line; None when the program was killed or could not be started
     summary: Mapping[str, Any] | None
-    errors: str = ""
+    errors: str = ""  # the end of its standard error
 
 
 class Fate(Enum):

@@ -33,20 +33,13 @@ _ANSWER_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """The time of a run or of a wave.
+    """The time of a run or of a wave."""
 
-    Attributes:
-        wave: its number; None for the run.
-        begin: in milliseconds since the epoch, `end` likewise; None while it lasts.
-        said: sentences about it.
-        gave_way: the next wave may stop while it recovers.
-    """
-
-    wave: int | None
-    begin: int
-    said: tuple[str, ...]
+    wave: int | None  # its number; None for the run
+    begin: int  # in milliseconds since the epoch, `end` likewise; None while it lasts
+    said: tuple[str, ...]  # sentences about it
     end: int | None = None
-    gave_way: bool = False
+    gave_way: bool = False  # the next wave may stop while it recovers
 
 
 class Annotations:

@@ -53,41 +53,26 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wave:
-    """A wave, as far as its alerts go.
-
-    Attributes:
-        nodes: those that have not failed.
-        since: when it began; `of`: sequence of that event.
-        recovered: when its copies were back; None before.
-        gave_way: the next one may stop while it recovers.
-        whole: no node of it has failed.
-    """
+    """A wave, as far as its alerts go."""
 
     number: int
-    nodes: tuple[str, ...]
-    since: float
+    nodes: tuple[str, ...]  # those that have not failed
+    since: float  # when it began; `of`: sequence of that event
     of: int
-    recovered: float | None = None
-    gave_way: bool = False
-    whole: bool = True
+    recovered: float | None = None  # when its copies were back; None before
+    gave_way: bool = False  # the next one may stop while it recovers
+    whole: bool = True  # no node of it has failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A silence that should be there.
-
-    Attributes:
-        since: when its wave began.
-        until: this moment.
-        last: it is not renewed after that.
-        grace: the wave has recovered: none is made any more.
-    """
+    """A silence that should be there."""
 
     matchers: Matchers
-    since: float
-    until: float
-    last: bool
-    grace: bool
+    since: float  # when its wave began
+    until: float  # this moment
+    last: bool  # it is not renewed after that
+    grace: bool  # the wave has recovered: none is made any more
 
 
 class Waves:
@@ -205,16 +190,12 @@ def in_words(matchers: Matchers) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """A silence that is there.
-
-    Attributes:
-        ending: it is not renewed any more.
-    """
+    """A silence that is there."""
 
     id: str
     until: float
     matchers: Matchers
-    ending: bool = False
+    ending: bool = False  # it is not renewed any more
 
 
 class Silences(Worker):

@@ -30,17 +30,11 @@ _MOST_HOLDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A public event.
+    """A public event."""
 
-    Attributes:
-        at: when, in seconds since the epoch.
-        line: the object of `--output json`.
-        text: its sentence.
-    """
-
-    at: float
-    line: Mapping[str, Any]
-    text: str
+    at: float  # when, in seconds since the epoch
+    line: Mapping[str, Any]  # the object of `--output json`
+    text: str  # its sentence
 
     @property
     def event(self) -> str:
@@ -50,18 +44,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message.
+    """One message."""
 
-    Attributes:
-        on: what it is about: one of `On`, or a test.
-        of: sequence of the event that it is about.
-        line: that event, as in `--output json`.
-    """
-
-    on: str
-    of: int
+    on: str  # what it is about: one of `On`, or a test
+    of: int  # sequence of the event that it is about
     text: str
-    line: Mapping[str, Any]
+    line: Mapping[str, Any]  # that event, as in `--output json`
 
 
 class Story:

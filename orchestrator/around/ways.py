@@ -56,23 +56,15 @@ RunCommand = Callable[[str, str, float], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What messages need of the program and of the run.
+    """What messages need of the program and of the run."""
 
-    Attributes:
-        resolve: the value of a reference; raises `ConfigError`, whose text holds no value.
-        learn: takes a secret that is known from now on.
-        redact: removes secrets from a text.
-        run_command: for hooks.
-        cluster: its name.
-        run: its id.
-    """
-
+    # the value of a reference; raises `ConfigError`, whose text holds no value
     resolve: Callable[[SecretReference], str]
-    learn: Callable[[str], object] = field(repr=False)
-    redact: Callable[[str], str]
-    run_command: RunCommand
-    cluster: str
-    run: str
+    learn: Callable[[str], object] = field(repr=False)  # takes a secret that is known from now on
+    redact: Callable[[str], str]  # removes secrets from a text
+    run_command: RunCommand  # for hooks
+    cluster: str  # its name
+    run: str  # its id
 
     def secret(self, reference: SecretReference) -> str:
         """The value of a reference, for a request. Raises `NotSent`."""

@@ -317,51 +317,34 @@ MOMENTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """How the certificate of a server is checked.
+    """How the certificate of a server is checked."""
 
-    Attributes:
-        ca: file of authorities instead of the system's.
-        strict: by RFC 5280, too.
-    """
-
-    ca: str | None = None
-    strict: bool = True
+    ca: str | None = None  # file of authorities instead of the system's
+    strict: bool = True  # by RFC 5280, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target(Trust):
-    """Where messages are sent.
+    """Where messages are sent."""
 
-    Attributes:
-        name: without secrets, unique among the targets of a run.
-        url: or the reference to it.
-        after: seconds that a hold lasts before it is reported.
-        text: template.
-    """
-
-    name: str
-    url: str | SecretReference
+    name: str  # without secrets, unique among the targets of a run
+    url: str | SecretReference  # or the reference to it
     on: frozenset[On]
-    after: float
-    text: str
+    after: float  # seconds that a hold lasts before it is reported
+    text: str  # template
     password: SecretReference | None = None
     bearer: SecretReference | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHook:
-    """A command of a playbook about the run.
-
-    Attributes:
-        folder: in which it runs.
-        after: as of a target; `timeout`: in seconds, too.
-    """
+    """A command of a playbook about the run."""
 
     name: str
     run: str
-    folder: str
+    folder: str  # in which it runs
     on: frozenset[On]
-    after: float
+    after: float  # as of a target; `timeout`: in seconds, too
     timeout: float
 
 
@@ -379,17 +362,11 @@ class Server(Trust):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alertmanager(Server):
-    """Where alerts are silenced.
+    """Where alerts are silenced."""
 
-    Attributes:
-        matchers: labels and values of each silence.
-        at_most: seconds that a wave is silenced in all.
-        auth: reference to `user:password`; `bearer`: to a token.
-    """
-
-    matchers: tuple[Mapping[str, str], ...]
-    at_most: float
-    auth: SecretReference | None = None
+    matchers: tuple[Mapping[str, str], ...]  # labels and values of each silence
+    at_most: float  # seconds that a wave is silenced in all
+    auth: SecretReference | None = None  # reference to `user:password`; `bearer`: to a token
     bearer: SecretReference | None = None
 
 

@@ -205,18 +205,13 @@ AnyClusterSpec: TypeAlias = ClusterSpec | RiakClusterSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostsFile:
-    """A cluster file of any kind that was read and checked, as far as it is about hosts.
+    """A cluster file of any kind that was read and checked, as far as it is about hosts."""
 
-    Attributes:
-        path: as the user wrote it; relative paths in the file start at its folder.
-        home: the folder for `~`.
-        warnings: allowed but risky settings: passwords over plain HTTP, certificates not checked.
-    """
-
-    path: Path
+    path: Path  # as the user wrote it; relative paths in the file start at its folder
     spec: AnyClusterSpec | HostsFileSpec
     document: Document = field(repr=False)
-    home: Path
+    home: Path  # the folder for `~`
+    # allowed but risky settings: passwords over plain HTTP, certificates not checked
     warnings: tuple[str, ...] = ()
 
     def local_path(self, written: str) -> Path:

@@ -14,16 +14,11 @@ from orchestrator.model.policy import DisabledPredicate, Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateNames:
-    """The predicates that `--disable-predicate` accepts.
+    """The predicates that `--disable-predicate` accepts."""
 
-    Attributes:
-        known: names in their order.
-        always_on: those among them that nobody can switch off.
-        elsewhere: predicates of other kinds of cluster, each with its kind.
-    """
-
-    known: Sequence[str]
-    always_on: Collection[str]
+    known: Sequence[str]  # names in their order
+    always_on: Collection[str]  # those among them that nobody can switch off
+    # predicates of other kinds of cluster, each with its kind
     elsewhere: Mapping[str, Kind] = field(default_factory=dict)
 
 

@@ -33,14 +33,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostsDraft:
-    """The section `hosts`; None leaves a key out.
-
-    Attributes:
-        overrides: services that differ, by node.
-        remarks: what was found and what was not, one comment each.
-        assumed: what was neither found nor given, one comment each.
-        why_connect: why `connect` was chosen, one comment each.
-    """
+    """The section `hosts`; None leaves a key out."""
 
     connect: str | None = None
     user: str | None = None
@@ -48,27 +41,19 @@ class HostsDraft:
     identity: str | None = None
     known_hosts: str | None = None
     service: Service | None = None
-    overrides: Mapping[str, Service] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
-    why_connect: tuple[str, ...] = ()
+    overrides: Mapping[str, Service] = field(default_factory=dict)  # services that differ, by node
+    remarks: tuple[str, ...] = ()  # what was found and what was not, one comment each
+    assumed: tuple[str, ...] = ()  # what was neither found nor given, one comment each
+    why_connect: tuple[str, ...] = ()  # why `connect` was chosen, one comment each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What the file will say; None leaves a key out.
+    """What the file will say; None leaves a key out."""
 
-    Attributes:
-        name: the cluster's own.
-        api_key: a reference to it, like `password`; never a secret.
-        head: the first lines, as comments.
-        zones: what is known of zones, as comments.
-        endpoint_remarks: what is known of further endpoints, as comments.
-    """
-
-    name: str
+    name: str  # the cluster's own
     endpoints: tuple[str, ...]
-    api_key: str | None = None
+    api_key: str | None = None  # a reference to it, like `password`; never a secret
     username: str | None = None
     password: str | None = None
     ca: str | None = None
@@ -76,9 +61,9 @@ class Draft:
     strict: bool = True
     nodes: int | None = None
     hosts: HostsDraft = HostsDraft()
-    head: tuple[str, ...] = ()
-    zones: tuple[str, ...] = ()
-    endpoint_remarks: tuple[str, ...] = ()
+    head: tuple[str, ...] = ()  # the first lines, as comments
+    zones: tuple[str, ...] = ()  # what is known of zones, as comments
+    endpoint_remarks: tuple[str, ...] = ()  # what is known of further endpoints, as comments
 
 
 def cluster_text(draft: Draft) -> str:

@@ -30,18 +30,12 @@ _MOST_LISTED: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of a file.
+    """One fault of a file."""
 
-    Attributes:
-        path: the key for the message.
-        at: the key whose line is named, if `path` must not be shown.
-        later: it is correct for a later version.
-    """
-
-    path: KeyPath
+    path: KeyPath  # the key for the message
     message: str
-    at: KeyPath | None = None
-    later: bool = False
+    at: KeyPath | None = None  # the key whose line is named, if `path` must not be shown
+    later: bool = False  # it is correct for a later version
 
 
 @dataclass(slots=True)

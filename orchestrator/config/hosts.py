@@ -229,27 +229,21 @@ class NamedHostsSpec(ReachedHostsSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """All settings of the file for one node's machine.
-
-    Attributes:
-        sudo: whether commands for root use sudo; `auto`: unless the account is root.
-        address: None: the node's transport publish address. A Riak node always has an address here, and a
-            host that the file names.
-        user: None: the value from `~/.ssh/config` or of the process. The same for `port` and `identity`.
-        known_hosts: None: the files that ssh reads.
-        sudo_password: None: sudo needs no password, or is not used.
-        data: absolute data paths; `{node}` is replaced by the node's name. None: as the cluster reports.
-    """
+    """All settings of the file for one node's machine."""
 
     connect: Connect
+    # None: the node's transport publish address. A Riak node always has an address here, and a host that the
+    # file names.
     address: str | None
+    # None: the value from `~/.ssh/config` or of the process. The same for `port` and `identity`.
     user: str | None
     port: int | None
     identity: Path | None
-    known_hosts: Path | None
-    sudo: bool | Literal["auto"]
-    sudo_password: SecretReference | None
+    known_hosts: Path | None  # None: the files that ssh reads
+    sudo: bool | Literal["auto"]  # whether commands for root use sudo; `auto`: unless the account is root
+    sudo_password: SecretReference | None  # None: sudo needs no password, or is not used
     service: ServiceSettings
+    # absolute data paths; `{node}` is replaced by the node's name. None: as the cluster reports.
     data: tuple[str, ...] | None = None
 
 

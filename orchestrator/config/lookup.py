@@ -41,19 +41,12 @@ class Wanted(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Folders to search, each with `clusters`, `playbooks` and `tuning` below it.
+    """Folders to search, each with `clusters`, `playbooks` and `tuning` below it."""
 
-    Attributes:
-        folders: in order; the first file found is taken.
-        shipped_playbooks: those of the package.
-        shipped_tuning: likewise.
-        shipped_clusters: the examples of the package; shown in messages, never used.
-    """
-
-    folders: tuple[Path, ...]
-    shipped_playbooks: Path
-    shipped_tuning: Path
-    shipped_clusters: Path
+    folders: tuple[Path, ...]  # in order; the first file found is taken
+    shipped_playbooks: Path  # those of the package
+    shipped_tuning: Path  # likewise
+    shipped_clusters: Path  # the examples of the package; shown in messages, never used
 
     def of(self, wanted: Wanted) -> tuple[Path, ...]:
         """Folders to search for one kind of file, in order."""

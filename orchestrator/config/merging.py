@@ -53,15 +53,10 @@ class ForceMergeSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeFlags:
-    """Flags of the commands that merge, as typed.
+    """Flags of the commands that merge, as typed."""
 
-    Attributes:
-        patterns: each `--index`; commas separate names in one.
-        max_segments: None without `--max-segments`.
-    """
-
-    patterns: tuple[str, ...]
-    max_segments: int | None = None
+    patterns: tuple[str, ...]  # each `--index`; commas separate names in one
+    max_segments: int | None = None  # None without `--max-segments`
     allow_writes: bool = False
 
 

@@ -248,13 +248,9 @@ AnyPlaybookSpec: TypeAlias = PlaybookSpec | RiakPlaybookSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playbook:
-    """A playbook that was read and checked.
+    """A playbook that was read and checked."""
 
-    Attributes:
-        name: as the user typed it; journalled.
-    """
-
-    name: str
+    name: str  # as the user typed it; journalled
     path: Path
     spec: AnyPlaybookSpec
     document: Document = field(repr=False)

@@ -56,35 +56,24 @@ MAX_REASON: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Selection and policy flags of `restart`, `plan` and similar commands, as typed.
-
-    Attributes:
-        max_unavailable: `N` or `N%`.
-        started_before: a time with its offset, or a duration.
-        due: `version:V`, `reboot-required` or `config`, each.
-        to: the version of an upgrade; None for a restart.
-        tune: None without `--tune` and `--no-tune`.
-        disable_predicate: `NAME` or `NAME=SUBJECT`, each.
-        timeout: a duration.
-        merge: flags of the commands that merge; None for a restart alone.
-    """
+    """Selection and policy flags of `restart`, `plan` and similar commands, as typed."""
 
     strategy: str | None = None
-    max_unavailable: str | None = None
+    max_unavailable: str | None = None  # `N` or `N%`
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     zone: str | None = None
-    started_before: str | None = None
-    due: tuple[str, ...] = ()
-    to: str | None = None
-    tune: bool | None = None
+    started_before: str | None = None  # a time with its offset, or a duration
+    due: tuple[str, ...] = ()  # `version:V`, `reboot-required` or `config`, each
+    to: str | None = None  # the version of an upgrade; None for a restart
+    tune: bool | None = None  # None without `--tune` and `--no-tune`
     reboot: bool = False
     pause_after: int | None = None
     begin_anyway: bool = False
-    disable_predicate: tuple[str, ...] = ()
+    disable_predicate: tuple[str, ...] = ()  # `NAME` or `NAME=SUBJECT`, each
     reason: str | None = None
-    timeout: str | None = None
-    merge: MergeFlags | None = None
+    timeout: str | None = None  # a duration
+    merge: MergeFlags | None = None  # flags of the commands that merge; None for a restart alone
 
     def __post_init__(self) -> None:
         """Refuse a text in place of a tuple: each of its letters would be a separate pattern.

@@ -89,15 +89,10 @@ def parse_percent(value: object) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Nodes of one wave: a number, or a share of all nodes.
+    """Nodes of one wave: a number, or a share of all nodes."""
 
-    Attributes:
-        count: nodes, at least 1; None if a share is given.
-        percent: more than 0, at most 100; None if a number is given.
-    """
-
-    count: int | None = None
-    percent: float | None = None
+    count: int | None = None  # nodes, at least 1; None if a share is given
+    percent: float | None = None  # more than 0, at most 100; None if a number is given
 
     def resolve(self, nodes: int) -> int:
         """The number of nodes, given the total: a share is rounded down, and is at least one."""

@@ -130,17 +130,11 @@ def page() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key of a file.
+    """A key of a file."""
 
-    Attributes:
-        path: from the top of the file; `NAME` is a name of the operator's, `[]` an item of a list.
-        file: the file's name for people.
-        takes: its possible values; `default`: its default, if any. Both as Markdown.
-    """
-
-    path: str
-    file: str
-    takes: str
+    path: str  # from the top of the file; `NAME` is a name of the operator's, `[]` an item of a list
+    file: str  # the file's name for people
+    takes: str  # its possible values; `default`: its default, if any. Both as Markdown.
     default: str
     meaning: str
 

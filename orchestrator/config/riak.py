@@ -118,15 +118,10 @@ class RiakOverrideSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakWords:
-    """Riak's commands on one node's machine; no word has a special meaning in a shell.
+    """Riak's commands on one node's machine; no word has a special meaning in a shell."""
 
-    Attributes:
-        command: the program `riak`.
-        admin: the start of an administrative command line; empty if the version decides.
-    """
-
-    command: tuple[str, ...]
-    admin: tuple[str, ...] = ()
+    command: tuple[str, ...]  # the program `riak`
+    admin: tuple[str, ...] = ()  # the start of an administrative command line; empty if the version decides
 
 
 def words_of(node: str, riak: RiakSpec, overrides: Iterable[RiakOverrideSpec] = ()) -> RiakWords:

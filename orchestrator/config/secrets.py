@@ -49,15 +49,11 @@ class SecretReference:
     """A reference to a secret in a file: the place of the secret, not its value.
 
     A variable that it names is passed on to no program, whether it is ever read or not.
-
-    Attributes:
-        argument: the variable, the path, the command line or `service/user`.
-        place: the place of the reference, if it is in a file.
     """
 
     scheme: Scheme
-    argument: str
-    place: Place | None = None
+    argument: str  # the variable, the path, the command line or `service/user`
+    place: Place | None = None  # the place of the reference, if it is in a file
 
     def __post_init__(self) -> None:
         if self.scheme is Scheme.ENV:
@@ -196,20 +192,14 @@ def look_up_keyring(service: str, user: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretResolver:
-    """Resolves references to secrets, again at each call: `resume` must see a rotated key.
+    """Resolves references to secrets, again at each call: `resume` must see a rotated key."""
 
-    Attributes:
-        environment: the process's variables.
-        folder: start of relative paths of `file:`: the folder of the file that holds the reference.
-        home: the folder for `~`.
-        learn: called with every resolved value, so that it can be removed from output.
-    """
-
-    environment: Mapping[str, str]
-    folder: Path
-    home: Path
+    environment: Mapping[str, str]  # the process's variables
+    folder: Path  # start of relative paths of `file:`: the folder of the file that holds the reference
+    home: Path  # the folder for `~`
     command: Command = run_command
     keyring: Keyring = look_up_keyring
+    # called with every resolved value, so that it can be removed from output
     learn: Callable[[str], object] = field(default=lambda _value: None, repr=False)
 
     def resolve(self, reference: SecretReference, *, header: bool = False) -> Secret:

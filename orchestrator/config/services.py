@@ -50,23 +50,16 @@ class ServiceSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualService:
-    """The default service manager of a node's process.
-
-    Attributes:
-        unit: for every manager that needs one; empty where no service is known.
-        managers: those that a file may name.
-        stop: command line for `manager: command`; None where there is no usual one. So are `start` and
-            `status`.
-        status_as_root: whether `status` needs root's rights.
-    """
+    """The default service manager of a node's process."""
 
     manager: Manager
-    unit: str
-    managers: frozenset[Manager] = frozenset(Manager)
+    unit: str  # for every manager that needs one; empty where no service is known
+    managers: frozenset[Manager] = frozenset(Manager)  # those that a file may name
+    # command line for `manager: command`; None where there is no usual one. So are `start` and `status`.
     stop: str | None = None
     start: str | None = None
     status: str | None = None
-    status_as_root: bool = False
+    status_as_root: bool = False  # whether `status` needs root's rights
 
 
 ELASTICSEARCH: Final = UsualService(manager=Manager.SYSTEMD, unit="elasticsearch")
@@ -80,20 +73,16 @@ ONLY_TUNED: Final = UsualService(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """The service manager of one node's process.
-
-    Attributes:
-        unit: unit, script or container; `{node}` is replaced by the node's name. None for commands.
-        stop: command line with `{node}`; None unless the manager is `command`. The same for `start` and
-            `status`.
-        status_as_root: whether `status` needs root's rights; a command line in the file has its own `sudo`.
-    """
+    """The service manager of one node's process."""
 
     manager: Manager
+    # unit, script or container; `{node}` is replaced by the node's name. None for commands.
     unit: str | None = None
+    # command line with `{node}`; None unless the manager is `command`. The same for `start` and `status`.
     stop: str | None = None
     start: str | None = None
     status: str | None = None
+    # whether `status` needs root's rights; a command line in the file has its own `sudo`
     status_as_root: bool = False
 
 

@@ -44,19 +44,14 @@ LATER_ERROR: Final = "not_in_this_version"
 
 
 class Spec(BaseModel):
-    """A mapping of a file. Unknown keys are refused, values are not coerced from other types.
-
-    Attributes:
-        ELSEWHERE: keys for other kinds of cluster, with the message for each.
-        FILE: what people call the file, if this is a whole one.
-    """
+    """A mapping of a file. Unknown keys are refused, values are not coerced from other types."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, arbitrary_types_allowed=True
     )
 
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
-    FILE: ClassVar[str] = ""
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}  # keys for other kinds of cluster, with the message for each
+    FILE: ClassVar[str] = ""  # what people call the file, if this is a whole one
 
 
 HOSTS: Final = "hosts"

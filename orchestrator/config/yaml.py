@@ -42,17 +42,11 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A place in a file, for messages.
+    """A place in a file, for messages."""
 
-    Attributes:
-        file: the path as the user wrote it.
-        line: one-based.
-        key: dotted path, such as `hosts.service.unit`.
-    """
-
-    file: str
-    line: int
-    key: str
+    file: str  # the path as the user wrote it
+    line: int  # one-based
+    key: str  # dotted path, such as `hosts.service.unit`
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.key}"
@@ -67,17 +61,12 @@ class Text(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file that was read.
+    """A file that was read."""
 
-    Attributes:
-        file: the path as the user wrote it.
-        content: the top mapping, of plain dicts, lists, `Text`, int, float, bool and None.
-        lines: one-based line of every key and list item.
-    """
-
-    file: str
+    file: str  # the path as the user wrote it
+    # the top mapping, of plain dicts, lists, `Text`, int, float, bool and None
     content: dict[str, Any] = field(repr=False)
-    lines: Mapping[KeyPath, int] = field(repr=False)
+    lines: Mapping[KeyPath, int] = field(repr=False)  # one-based line of every key and list item
 
     def line(self, path: KeyPath) -> int | None:
         """The line of a key, or of the nearest existing key above it; None if there is none."""

@@ -27,15 +27,11 @@ TIMES: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A value by which hosts are compared.
-
-    Attributes:
-        floor: a smaller distance from the median has no visible effect.
-    """
+    """A value by which hosts are compared."""
 
     name: str
     unit: str
-    floor: float
+    floor: float  # a smaller distance from the median has no visible effect
     of: Callable[[Signs], Reading[float]]
 
 

@@ -67,16 +67,12 @@ class Grade(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCheck:
-    """One point of one host.
-
-    Attributes:
-        message: the result; for `Grade.BAD`, also the remedy.
-    """
+    """One point of one host."""
 
     node: NodeName
     point: Point
     grade: Grade
-    message: str
+    message: str  # the result; for `Grade.BAD`, also the remedy
 
 
 _FAILS_AT: Final = {

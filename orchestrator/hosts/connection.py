@@ -42,32 +42,22 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """A command that ran to its end.
+    """A command that ran to its end."""
 
-    Attributes:
-        exit: its exit code.
-        truncated: bytes of output that were read and discarded because the limit was reached.
-    """
-
-    exit: int
+    exit: int  # its exit code
     stdout: str
     stderr: str = ""
-    truncated: int = 0
+    truncated: int = 0  # bytes of output that were read and discarded because the limit was reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownKey:
-    """A server's host key that is in none of these files.
+    """A server's host key that is in none of these files."""
 
-    Attributes:
-        name: of the server in these files; `host` and `port` are what is connected to.
-        shown: kind and fingerprint of the key.
-    """
-
-    name: str
+    name: str  # of the server in these files; `host` and `port` are what is connected to
     host: str
     port: int
-    shown: str
+    shown: str  # kind and fingerprint of the key
     files: tuple[str, ...]
 
 
@@ -94,16 +84,11 @@ def unknown_keys(keys: Sequence[UnknownKey]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreachable:
-    """The command was certainly not sent.
-
-    Attributes:
-        reason: the fault, the place and the remedy, for people.
-        key: the host key that is the matter, if it is only unknown.
-    """
+    """The command was certainly not sent."""
 
     trouble: Trouble
-    reason: str
-    key: UnknownKey | None = None
+    reason: str  # the fault, the place and the remedy, for people
+    key: UnknownKey | None = None  # the host key that is the matter, if it is only unknown
 
     @property
     def passes(self) -> bool:
@@ -126,16 +111,11 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The command was sent; only a new reading shows whether it took effect.
-
-    Attributes:
-        timed_out: the limit ran out; otherwise the connection was lost.
-        output: the output received until then.
-    """
+    """The command was sent; only a new reading shows whether it took effect."""
 
     reason: str
-    timed_out: bool
-    output: str = ""
+    timed_out: bool  # the limit ran out; otherwise the connection was lost
+    output: str = ""  # the output received until then
 
     @property
     def passes(self) -> bool:

@@ -62,17 +62,11 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.@-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The holder of a node's lock.
+    """The holder of a node's lock."""
 
-    Attributes:
-        what: `stop`, `start`, `reboot`, `install`, or the moment of a hook.
-        since: when it began, by the host's clock, in UTC.
-        pid: of the shell that holds the lock; of the command itself if that shell is gone.
-    """
-
-    what: str
-    since: str
-    pid: int
+    what: str  # `stop`, `start`, `reboot`, `install`, or the moment of a hook
+    since: str  # when it began, by the host's clock, in UTC
+    pid: int  # of the shell that holds the lock; of the command itself if that shell is gone
 
     def __str__(self) -> str:
         """For people."""

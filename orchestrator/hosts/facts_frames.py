@@ -46,21 +46,14 @@ class Output:
 
 @dataclass(slots=True)
 class Answer:
-    """The parts of an answer that arrived, by name.
+    """The parts of an answer that arrived, by name."""
 
-    Attributes:
-        own: the files that are read on every host.
-        files: the requested files.
-        outputs: of commands; a missing one was not run, or the answer ended before it.
-        notes: lines of shell builtins.
-        titles: every piece that arrived whole, after everything before it: only these prove that something is
-            absent.
-    """
-
-    own: dict[str, FileText] = field(default_factory=dict)
-    files: dict[str, FileText] = field(default_factory=dict)
+    own: dict[str, FileText] = field(default_factory=dict)  # the files that are read on every host
+    files: dict[str, FileText] = field(default_factory=dict)  # the requested files
+    # of commands; a missing one was not run, or the answer ended before it
     outputs: dict[str, Reading[Output]] = field(default_factory=dict)
-    notes: dict[str, Reading[tuple[str, ...]]] = field(default_factory=dict)
+    notes: dict[str, Reading[tuple[str, ...]]] = field(default_factory=dict)  # lines of shell builtins
+    # every piece that arrived whole, after everything before it: only these prove that something is absent
     titles: set[str] = field(default_factory=set)
 
     def output(self, name: str) -> Reading[Output]:

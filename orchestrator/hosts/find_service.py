@@ -40,28 +40,19 @@ _CONTAINER_RUNTIMES: Final = ("docker", "containerd", "crio", "podman")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundService:
-    """What runs a node's process.
-
-    Attributes:
-        only_doas: whether the host has doas and no sudo, and the account is not root.
-    """
+    """What runs a node's process."""
 
     manager: Manager
     unit: str
-    only_doas: bool = False
+    only_doas: bool = False  # whether the host has doas and no sudo, and the account is not root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotAsked(Unknown):
-    """A host that was not asked: there is no connection to it.
+    """A host that was not asked: there is no connection to it."""
 
-    Attributes:
-        key: the host key that is the matter, if it is only unknown.
-        of_the_way: whether another way over SSH may reach it.
-    """
-
-    key: UnknownKey | None
-    of_the_way: bool = False
+    key: UnknownKey | None  # the host key that is the matter, if it is only unknown
+    of_the_way: bool = False  # whether another way over SSH may reach it
 
 
 def find_services(

@@ -26,15 +26,11 @@ _PROGRAM, _REBOOT = "program", "reboot"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a host answered.
+    """What a host answered."""
 
-    Attributes:
-        program: path of what takes the verbs of the service; None if there is none, or it needs none.
-        reboot: the command line of a reboot; None if the host has no program for it.
-    """
-
+    # path of what takes the verbs of the service; None if there is none, or it needs none
     program: str | None = None
-    reboot: str | None = None
+    reboot: str | None = None  # the command line of a reboot; None if the host has no program for it
 
 
 def find(program: Program, variable: str) -> str:

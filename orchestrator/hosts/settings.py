@@ -70,50 +70,39 @@ class Wording(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of everything that waits for a machine, in seconds.
+    """Limits of everything that waits for a machine, in seconds."""
 
-    Attributes:
-        connect: the TCP connection, and the key exchange after it.
-        banner: the peer's first line; a host that swaps heavily accepts connections and sends nothing.
-        auth: one way of authentication.
-        command: one reading, or asking for a stop or a start.
-        keepalive: between two signs of life on an idle connection.
-    """
-
-    connect: Seconds = 10.0
+    connect: Seconds = 10.0  # the TCP connection, and the key exchange after it
+    # the peer's first line; a host that swaps heavily accepts connections and sends nothing
     banner: Seconds = 10.0
-    auth: Seconds = 15.0
-    command: Seconds = 20.0
-    keepalive: Seconds = 15.0
+    auth: Seconds = 15.0  # one way of authentication
+    command: Seconds = 20.0  # one reading, or asking for a stop or a start
+    keepalive: Seconds = 15.0  # between two signs of life on an idle connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """The node's service. `{node}` is replaced by the node's name in every text.
-
-    Attributes:
-        unit: systemd unit, init script or container; empty for hosts that are only tuned, without a service.
-        controlled: whether it may be stopped and started; otherwise only its limits are tuned.
-        stop: command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 if it runs.
-        wording: how the texts of commands and init scripts are read; None if the exit code is enough.
-        status_as_root: whether `status` needs root's rights, so goes through sudo unless the account is root.
-        program: path of `systemctl`, `service` or `docker`, word for word as in the sudoers file; None = as
-            found on the host, see `programs`.
-        reboot: command line of a reboot, word for word as in the sudoers file; None = the same.
-        grace: seconds that a container gets to end before Docker kills it (Docker's own default of 10
-            kills an Elasticsearch that is still closing its shards).
-    """
+    """The node's service. `{node}` is replaced by the node's name in every text."""
 
     manager: Manager = Manager.SYSTEMD
+    # systemd unit, init script or container; empty for hosts that are only tuned, without a service
     unit: str = "elasticsearch"
-    controlled: bool = True
+    controlled: bool = True  # whether it may be stopped and started; otherwise only its limits are tuned
+    # command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 if it runs
     stop: str | None = None
     start: str | None = None
     status: str | None = None
+    # whether `status` needs root's rights, so goes through sudo unless the account is root
     status_as_root: bool = False
+    # how the texts of commands and init scripts are read; None if the exit code is enough
     wording: Wording | None = None
+    # path of `systemctl`, `service` or `docker`, word for word as in the sudoers file; None = as found on the
+    # host, see `programs`
     program: str | None = None
+    # command line of a reboot, word for word as in the sudoers file; None = the same
     reboot: str | None = None
+    # seconds that a container gets to end before Docker kills it (Docker's own default of 10 kills an
+    # Elasticsearch that is still closing its shards)
     grace: Seconds = 600.0
 
     @property
@@ -133,40 +122,33 @@ class ServiceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """One node's machine.
-
-    Attributes:
-        address: host name, alias in the SSH configuration, or IP address; empty if unknown.
-        port: None = as the SSH configuration says, else 22. `user` and `identities` likewise.
-        identities: private key files; they come before those of the SSH configuration.
-        known_hosts: files of host keys; empty = the user's and the system's, the same as `ssh` reads.
-        use_agent: whether the keys of a running agent are tried too.
-        ssh_config: SSH client configurations, the first taking precedence; empty = read none.
-        sudo_password: gives the password when `sudo` is `Sudo.PASSWORD`.
-        environment: variables added to the few that a command on this machine gets (`Connect.LOCAL` only).
-        data: absolute data paths of the node; `{node}` is replaced by the node's name. Only the disks behind
-            them are tuned.
-        cluster: its name: nodes of several clusters can share a machine.
-        root: a folder used in place of `/` on that machine; a prefix of every path that tuning reads or
-            writes. Empty everywhere except on file trees.
-    """
+    """One node's machine."""
 
     node: NodeName
-    address: str
+    address: str  # host name, alias in the SSH configuration, or IP address; empty if unknown
     connect: Connect = Connect.SSH
+    # None = as the SSH configuration says, else 22. `user` and `identities` likewise.
     port: int | None = None
     user: str | None = None
-    identities: tuple[str, ...] = ()
+    identities: tuple[str, ...] = ()  # private key files; they come before those of the SSH configuration
+    # files of host keys; empty = the user's and the system's, the same as `ssh` reads
     known_hosts: tuple[str, ...] = ()
-    use_agent: bool = True
+    use_agent: bool = True  # whether the keys of a running agent are tried too
+    # SSH client configurations, the first taking precedence; empty = read none
     ssh_config: tuple[str, ...] = ("~/.ssh/config", "/etc/ssh/ssh_config")
     sudo: Sudo = Sudo.OFF
+    # gives the password when `sudo` is `Sudo.PASSWORD`
     sudo_password: Secret | None = field(default=None, repr=False, compare=False)
     service: ServiceSettings = field(default_factory=ServiceSettings)
     limits: Limits = field(default_factory=Limits)
+    # variables added to the few that a command on this machine gets (`Connect.LOCAL` only)
     environment: Mapping[str, str] = field(default_factory=dict)
+    # absolute data paths of the node; `{node}` is replaced by the node's name. Only the disks behind them are
+    # tuned.
     data: tuple[str, ...] = ()
-    cluster: str = ""
+    cluster: str = ""  # its name: nodes of several clusters can share a machine
+    # a folder used in place of `/` on that machine; a prefix of every path that tuning reads or writes. Empty
+    # everywhere except on file trees.
     root: str = ""
 
     def __post_init__(self) -> None:

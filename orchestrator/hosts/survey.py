@@ -35,48 +35,30 @@ _NEEDED: Final = frozenset((*(verb.value for verb in Verb), LOCK))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """Whether one command is allowed on a host.
+    """Whether one command is allowed on a host."""
 
-    Attributes:
-        what: `stop`, `start`, `reboot` or `lock`; on a host that is only tuned `tune`.
-        command: the command line, without sudo.
-        allowed: None if sudo does not show whether the command needs a password.
-        said: the host's answer; empty if it allowed the command without a message.
-        asks_nothing: sudo has shown that the rule has NOPASSWD, and so reads no password.
-    """
-
-    what: str
-    command: str
-    allowed: bool | None
-    said: str
-    asks_nothing: bool = False
+    what: str  # `stop`, `start`, `reboot` or `lock`; on a host that is only tuned `tune`
+    command: str  # the command line, without sudo
+    allowed: bool | None  # None if sudo does not show whether the command needs a password
+    said: str  # the host's answer; empty if it allowed the command without a message
+    asks_nothing: bool = False  # sudo has shown that the rule has NOPASSWD, and so reads no password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The answers of one round trip.
+    """The answers of one round trip."""
 
-    Attributes:
-        view: `Unknown` if the state of the service is not understood.
-        mark: the exact state, to notice a change; None if the answer was cut off before it.
-        rights: empty if they were not requested.
-        uptime: seconds since the boot, as the host counts them.
-        root: whether the account is root there; None if the host did not answer that.
-        found: where programs are there; None if the host did not answer that, or was not asked.
-        barred: why the service could not be started after a stop; empty if nothing is known against it.
-        holder: the holder of the node's lock, if there is one.
-        folder_fault: why the account cannot create a file in `folder`; empty if it can.
-    """
-
-    view: Reading[HostView]
-    mark: str | None
-    rights: tuple[Right, ...] = ()
-    uptime: float | None = None
-    root: bool | None = None
+    view: Reading[HostView]  # `Unknown` if the state of the service is not understood
+    mark: str | None  # the exact state, to notice a change; None if the answer was cut off before it
+    rights: tuple[Right, ...] = ()  # empty if they were not requested
+    uptime: float | None = None  # seconds since the boot, as the host counts them
+    root: bool | None = None  # whether the account is root there; None if the host did not answer that
+    # where programs are there; None if the host did not answer that, or was not asked
     found: Found | None = None
+    # why the service could not be started after a stop; empty if nothing is known against it
     barred: str = ""
-    holder: Holder | None = None
-    folder_fault: str = ""
+    holder: Holder | None = None  # the holder of the node's lock, if there is one
+    folder_fault: str = ""  # why the account cannot create a file in `folder`; empty if it can
 
 
 def survey_script(

@@ -29,18 +29,13 @@ _IDENTITY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """The unique identity of a process on all machines.
+    """The unique identity of a process on all machines."""
 
-    Attributes:
-        boot: the kernel's boot id; a different one means another machine, or the same one after a reboot.
-        namespace: inode of the PID namespace: containers share the boot id of their machine but not its pids.
-        started: field 22 of `/proc/<pid>/stat`, in clock ticks since boot; a reused pid has another value.
-    """
-
-    boot: str
+    boot: str  # the kernel's boot id; a different one means another machine, or the same one after a reboot
+    # inode of the PID namespace: containers share the boot id of their machine but not its pids
     namespace: str
     pid: int
-    started: int
+    started: int  # field 22 of `/proc/<pid>/stat`, in clock ticks since boot; a reused pid has another value
 
     def __str__(self) -> str:
         return f"{self.boot}/{self.namespace}/{self.pid}/{self.started}"

@@ -33,37 +33,27 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Changes of one tunable on one host, for the ledger.
-
-    Attributes:
-        address: address of the host; empty if unknown.
-        run: the run that made them; None for `tune apply`.
-    """
+    """Changes of one tunable on one host, for the ledger."""
 
     node: NodeName
     tunable: str
     changes: tuple[Change, ...]
     operator: str
-    address: str = ""
-    run: str | None = None
+    address: str = ""  # address of the host; empty if unknown
+    run: str | None = None  # the run that made them; None for `tune apply`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwedChange:
-    """One subject on one machine whose original value must be restored.
+    """One subject on one machine whose original value must be restored."""
 
-    Attributes:
-        nodes: the nodes for which it was changed, the latest last: several can share a machine.
-        wrote: our changes in order; the first one found the original value.
-        at: time of the last change; `tunable`, `run` and `operator` are also from the last one.
-    """
-
+    # the nodes for which it was changed, the latest last: several can share a machine
     nodes: tuple[NodeName, ...]
     tunable: str
-    wrote: tuple[Change, ...]
+    wrote: tuple[Change, ...]  # our changes in order; the first one found the original value
     run: str | None
     operator: str
-    at: Instant
+    at: Instant  # time of the last change; `tunable`, `run` and `operator` are also from the last one
 
     @property
     def subject(self) -> str:

@@ -72,13 +72,7 @@ _DOUBT_TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The ports of one run.
-
-    Attributes:
-        gates: None if the playbook has no gates; if it has some, they count as closed.
-        sample: records readings for the report.
-        around: None if nothing surrounds the run.
-    """
+    """The ports of one run."""
 
     cluster: ClusterPort
     hosts: HostPort
@@ -87,9 +81,9 @@ class Ports:
     clock: Clock
     listener: Listener
     reporter: Reporter
-    gates: GatePort | None = None
-    sample: Sampling = no_samples
-    around: Surroundings | None = None
+    gates: GatePort | None = None  # None if the playbook has no gates; if it has some, they count as closed
+    sample: Sampling = no_samples  # records readings for the report
+    around: Surroundings | None = None  # None if nothing surrounds the run
 
 
 class Loop:

@@ -39,26 +39,17 @@ Asked = Callable[[], tuple[Request, str]]
 
 @dataclass(slots=True)
 class Heard:
-    """The first signal that a command has caught. It remains after its `Signals` object is gone.
+    """The first signal that a command has caught. It remains after its `Signals` object is gone."""
 
-    Attributes:
-        first: its name, and its time on the monotonic clock; None before.
-    """
-
-    first: tuple[str, float] | None = None
+    first: tuple[str, float] | None = None  # its name, and its time on the monotonic clock; None before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastWords:
-    """The texts to write before the program ends at once.
+    """The texts to write before the program ends at once."""
 
-    Attributes:
-        error: for standard error.
-        output: for standard output: the summary line of `--output json`.
-    """
-
-    error: str
-    output: str = ""
+    error: str  # for standard error
+    output: str = ""  # for standard output: the summary line of `--output json`
 
 
 def last_words(run: str | None, left: Sequence[str], state: str = "") -> list[str]:

@@ -50,33 +50,25 @@ class StateMissing(JournalError):  # noqa: N818  (names a state, as its siblings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """A run in the list of runs.
-
-    Attributes:
-        cluster_uuid: empty until the run has begun.
-        host: host of its last or current attempt; `operator` and `process` likewise.
-        process: `ProcessIdentity` as text.
-        outcome: of its last attempt, or RESTORED once a run that took over its changes has finished; None
-            while it runs, or if it was killed.
-        ordinal: number of its last lease in this state; 0 for a run of an earlier version.
-        heir: the run that took over its pending changes; None if it has none, or they are still its own.
-        unwritten: whether its last events could not be written. Its journal ends before them.
-    """
+    """A run in the list of runs."""
 
     run: str
     cluster: str
-    cluster_uuid: str
+    cluster_uuid: str  # empty until the run has begun
     kind: str
     started: Instant
-    host: str
+    host: str  # host of its last or current attempt; `operator` and `process` likewise
     operator: str
-    process: str
+    process: str  # `ProcessIdentity` as text
+    # of its last attempt, or RESTORED once a run that took over its changes has finished; None while it runs,
+    # or if it was killed
     outcome: Outcome | None = None
     exit_code: int | None = None
     ended: Instant | None = None
-    ordinal: int = 0
+    ordinal: int = 0  # number of its last lease in this state; 0 for a run of an earlier version
+    # the run that took over its pending changes; None if it has none, or they are still its own
     heir: str | None = None
-    unwritten: bool = False
+    unwritten: bool = False  # whether its last events could not be written. Its journal ends before them.
 
     @property
     def unfinished(self) -> bool:

@@ -56,53 +56,36 @@ class WatchInterrupted(LeaseError):  # noqa: N818  (as above)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The lease's times, in seconds.
+    """The lease's times, in seconds."""
 
-    Attributes:
-        heartbeat: between two refreshes; `retry` after one that failed.
-        lost_after: without a refresh for this long the lease no longer counts as held. This is well before
-            `expiry`, so that this run stops no more nodes before another run may begin.
-        expiry: a watcher that sees the same counter for this long may take over.
-        poll: between two reads of a watcher.
-        patience: how long to retry an unreadable lease.
-    """
-
-    heartbeat: Seconds = 15.0
+    heartbeat: Seconds = 15.0  # between two refreshes; `retry` after one that failed
     retry: Seconds = 5.0
+    # without a refresh for this long the lease no longer counts as held. This is well before `expiry`, so
+    # that this run stops no more nodes before another run may begin.
     lost_after: Seconds = 60.0
-    expiry: Seconds = 90.0
-    poll: Seconds = 2.0
-    patience: Seconds = 60.0
+    expiry: Seconds = 90.0  # a watcher that sees the same counter for this long may take over
+    poll: Seconds = 2.0  # between two reads of a watcher
+    patience: Seconds = 60.0  # how long to retry an unreadable lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of a lease.
+    """The place of a lease."""
 
-    Attributes:
-        name: for messages: `the cluster`, `the state file …`.
-        state: the state database that holds it, as after `--state`; empty for the usual place or the cluster.
-    """
-
-    name: str
+    name: str  # for messages: `the cluster`, `the state file …`
     port: LeasePort
+    # the state database that holds it, as after `--state`; empty for the usual place or the cluster
     state: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The run that takes the lease.
+    """The run that takes the lease."""
 
-    Attributes:
-        cluster: its name, for messages.
-        owner: `user@host`.
-        process: `ProcessIdentity` as text.
-    """
-
-    cluster: str
+    cluster: str  # its name, for messages
     run: str
-    owner: str
-    process: str
+    owner: str  # `user@host`
+    process: str  # `ProcessIdentity` as text
 
     def owns(self, record: LeaseRecord) -> bool:
         """Whether this process wrote the record."""
@@ -111,36 +94,24 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A lease that this run now holds.
-
-    Attributes:
-        takeover: `previous` belongs to another run: begin with a stand-down from it.
-        previous: the earlier record; also if a run takes its own lease again.
-        asked: start of the call that took the lease; the lease's age counts from there.
-    """
+    """A lease that this run now holds."""
 
     record: LeaseRecord
-    asked: Instant
-    takeover: bool = False
-    previous: LeaseRecord | None = None
+    asked: Instant  # start of the call that took the lease; the lease's age counts from there
+    takeover: bool = False  # `previous` belongs to another run: begin with a stand-down from it
+    previous: LeaseRecord | None = None  # the earlier record; also if a run takes its own lease again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """The caller's functions for the wait for another run's lease.
+    """The caller's functions for the wait for another run's lease."""
 
-    Attributes:
-        watching: called after each read, with the record and the seconds until it may be taken over.
-        interrupted: whether to stop waiting.
-        gone: whether a process is provably gone.
-        alive: whether a process is provably there, on this machine.
-        suspended: the pid of such a process that is suspended; None otherwise.
-    """
-
+    # called after each read, with the record and the seconds until it may be taken over
     watching: Callable[[LeaseRecord, Seconds], None] = lambda _record, _seconds: None
-    interrupted: Callable[[], bool] = lambda: False
-    gone: Callable[[str], bool] = provably_gone
-    alive: Callable[[str], bool] = provably_alive
+    interrupted: Callable[[], bool] = lambda: False  # whether to stop waiting
+    gone: Callable[[str], bool] = provably_gone  # whether a process is provably gone
+    alive: Callable[[str], bool] = provably_alive  # whether a process is provably there, on this machine
+    # the pid of such a process that is suspended; None otherwise
     suspended: Callable[[str], int | None] = suspended_pid
 
 

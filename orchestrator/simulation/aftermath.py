@@ -17,21 +17,15 @@ Settings = Mapping[tuple[Level, str], SettingValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
-    """The cluster after the run, by its ground truth.
+    """The cluster after the run, by its ground truth."""
 
-    Attributes:
-        not_as_found: settings that the run did not restore, each with its original and its current value.
-        by_others: settings that somebody else has changed since the run began, in the same form.
-        down: nodes that do not run.
-        apart: nodes that run, and that are not in the cluster.
-        stopping: nodes whose stop has not ended.
-    """
-
+    # settings that the run did not restore, each with its original and its current value
     not_as_found: tuple[str, ...]
+    # settings that somebody else has changed since the run began, in the same form
     by_others: tuple[str, ...]
-    down: tuple[NodeName, ...]
-    apart: tuple[NodeName, ...]
-    stopping: tuple[NodeName, ...]
+    down: tuple[NodeName, ...]  # nodes that do not run
+    apart: tuple[NodeName, ...]  # nodes that run, and that are not in the cluster
+    stopping: tuple[NodeName, ...]  # nodes whose stop has not ended
 
 
 def settings(world: World) -> Settings:

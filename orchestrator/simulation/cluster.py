@@ -67,27 +67,20 @@ _WRITES: Final = (ProbeSettings, WriteSettings)
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedCluster:
-    """The cluster that the program reads and changes.
-
-    Attributes:
-        sent: every verb that was sent, for the tests.
-        avoided: nodes to which the program sends nothing.
-        happened: events of the world before the latest reading.
-        process: which process of the program this is, of several on one world.
-        reads_state_for_snapshots: whether the program looks for snapshots in the cluster state. Otherwise it
-            reads their status, which lists them on every version.
-        way: of its requests; None if each arrives.
-    """
+    """The cluster that the program reads and changes."""
 
     world: World
     fate: Fate
     seams: Seams
-    sent: list[ClusterAction] = field(default_factory=list)
-    avoided: frozenset[NodeName] = frozenset()
-    happened: int = 0
+    sent: list[ClusterAction] = field(default_factory=list)  # every verb that was sent, for the tests
+    avoided: frozenset[NodeName] = frozenset()  # nodes to which the program sends nothing
+    happened: int = 0  # events of the world before the latest reading
+    # which process of the program this is, of several on one world
     process: Callable[[], turns.Process] = turns.Process
+    # whether the program looks for snapshots in the cluster state. Otherwise it reads their status, which
+    # lists them on every version.
     reads_state_for_snapshots: Callable[[], bool] = lambda: False
-    way: Way | None = None
+    way: Way | None = None  # of its requests; None if each arrives
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the requested parts, all as of the moment in which the reading begins."""

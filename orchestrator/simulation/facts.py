@@ -32,47 +32,33 @@ class Absent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that a node's machine recorded.
-
-    Attributes:
-        what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`, `installed 0`.
-        alive: the node's process ran.
-        by: for an install step, the run that began it.
-        missing: for an after_recovery hook, the shards of the node whose copies were not back.
-    """
+    """Something that a node's machine recorded."""
 
     at: Instant
-    what: str
-    alive: bool
-    by: str = ""
+    what: str  # `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`, `installed 0`
+    alive: bool  # the node's process ran
+    by: str = ""  # for an install step, the run that began it
+    # for an after_recovery hook, the shards of the node whose copies were not back
     missing: tuple[Absent, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class SimDisk:
-    """The install steps of a machine: the one that was begun last, and what is on the disk.
-
-    Attributes:
-        state: of the step with this ticket; None where none is recorded.
-        ended: when a step ended last.
-        done: numbers of the steps that ended well since the first of them did last.
-        plugins: those that are installed; `loaded`: those of the process that began last.
-        holds: the version that is installed with all steps; empty as long as none is.
-        seconds: how long a step takes; `fails`: how many of the next steps fail.
-        ready: what the host says before the first stop.
-        managed: from when until when configuration management is at work there.
-    """
+    """The install steps of a machine: the one that was begun last, and what is on the disk."""
 
     ticket: str = ""
     number: int = 0
-    state: InstallState | None = None
+    state: InstallState | None = None  # of the step with this ticket; None where none is recorded
     began: Instant = 0.0
-    ended: Instant = 0.0
+    ended: Instant = 0.0  # when a step ended last
+    # numbers of the steps that ended well since the first of them did last
     done: set[int] = field(default_factory=set)
-    holds: str = ""
-    seconds: Seconds = 20.0
+    holds: str = ""  # the version that is installed with all steps; empty as long as none is
+    seconds: Seconds = 20.0  # how long a step takes; `fails`: how many of the next steps fail
     fails: int = 0
+    # those that are installed; `loaded`: those of the process that began last
     plugins: frozenset[str] = frozenset()
     loaded: frozenset[str] = frozenset()
-    ready: HostReadiness = READY
+    ready: HostReadiness = READY  # what the host says before the first stop
+    # from when until when configuration management is at work there
     managed: tuple[Instant, Instant] = (0.0, 0.0)

@@ -43,19 +43,15 @@ _HANGING_SECONDS: Final = 20.0
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedHosts:
-    """The nodes' machines, as the program reaches them.
-
-    Attributes:
-        sent: every verb that was sent, for the tests.
-        hooks: node, moment and number of each hook that ran.
-        process: which process of the program this is, of several on one world.
-    """
+    """The nodes' machines, as the program reaches them."""
 
     world: World
     fate: Fate
     seams: Seams
-    sent: list[HostAction] = field(default_factory=list)
+    sent: list[HostAction] = field(default_factory=list)  # every verb that was sent, for the tests
+    # node, moment and number of each hook that ran
     hooks: list[tuple[NodeName, str, int]] = field(default_factory=list)
+    # which process of the program this is, of several on one world
     process: Callable[[], turns.Process] = turns.Process
 
     def observe(

@@ -76,18 +76,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Invariant:
-    """One condition. It is equal only to itself, so that a catalogue of them is a key at no cost.
+    """One condition. It is equal only to itself, so that a catalogue of them is a key at no cost."""
 
-    Attributes:
-        name: the name in failure reports.
-        why: what goes wrong if it does not hold.
-        check: yields what is wrong with a step.
-        at: names of the events at which it can break, so that it is asked at no others; empty = at all.
-    """
-
-    name: str
-    why: str
-    check: Callable[[Step], Iterator[str]]
+    name: str  # the name in failure reports
+    why: str  # what goes wrong if it does not hold
+    check: Callable[[Step], Iterator[str]]  # yields what is wrong with a step
+    # names of the events at which it can break, so that it is asked at no others; empty = at all
     at: tuple[str, ...] = ()
 
 

@@ -60,22 +60,14 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trip:
-    """A verb that goes wrong.
+    """A verb that goes wrong."""
 
-    Attributes:
-        verb: its public name, such as `set_allocation` or `stop`; `*` is any.
-        target: the verb's target; None is any.
-        first: number of the first matching verb that is affected, one-based.
-        times: number of affected verbs.
-        late: seconds after which a LATE one is done.
-    """
-
-    verb: str
+    verb: str  # its public name, such as `set_allocation` or `stop`; `*` is any
     how: How
-    target: str | None = None
-    first: int = 1
-    times: int = 1
-    late: Seconds = 20.0
+    target: str | None = None  # the verb's target; None is any
+    first: int = 1  # number of the first matching verb that is affected, one-based
+    times: int = 1  # number of affected verbs
+    late: Seconds = 20.0  # seconds after which a LATE one is done
 
     def matches(self, action: Action) -> bool:
         """Whether this trip applies to the action."""
@@ -174,14 +166,10 @@ class PlacesRuled(SettingMeddled):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRuled(What):
-    """Another operator sets the rule by which copies of an index are allocated.
-
-    Attributes:
-        key: what follows `index.routing.allocation.`; an empty value removes the rule.
-    """
+    """Another operator sets the rule by which copies of an index are allocated."""
 
     index: str
-    key: str
+    key: str  # what follows `index.routing.allocation.`; an empty value removes the rule
     value: str
 
     def befall(self, fate: Fate) -> None:
@@ -316,21 +304,13 @@ class AllocationsFail(What):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mishap:
-    """An event that happens once.
+    """An event that happens once."""
 
-    Attributes:
-        what: what happens.
-        after: seconds after the beginning, or after the verb.
-        verb: the verb that it waits for; None = the beginning.
-        target: that verb's target; None is any.
-        nth: number of the matching verb, one-based.
-    """
-
-    what: What
-    after: Seconds = 0.0
-    verb: str | None = None
-    target: str | None = None
-    nth: int = 1
+    what: What  # what happens
+    after: Seconds = 0.0  # seconds after the beginning, or after the verb
+    verb: str | None = None  # the verb that it waits for; None = the beginning
+    target: str | None = None  # that verb's target; None is any
+    nth: int = 1  # number of the matching verb, one-based
 
 
 class Seams:

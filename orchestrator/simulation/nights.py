@@ -31,26 +31,18 @@ _SEAMS_A_NODE: Final = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One trouble.
+    """One trouble."""
 
-    Attributes:
-        words: what happens, for people.
-        happens: the mishap and its time.
-    """
-
-    words: str
-    happens: Mishap | Trip
+    words: str  # what happens, for people
+    happens: Mishap | Trip  # the mishap and its time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """All troubles of one rehearsal.
-
-    Attributes:
-        kills: numbers of commits and verbs after which the program is killed, counted from 0 after each kill.
-    """
+    """All troubles of one rehearsal."""
 
     troubles: tuple[Trouble, ...] = ()
+    # numbers of commits and verbs after which the program is killed, counted from 0 after each kill
     kills: tuple[int, ...] = ()
 
     @property

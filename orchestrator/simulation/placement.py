@@ -62,14 +62,10 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The nodes that the master lists, in the order of the cluster.
-
-    Attributes:
-        data: those that hold data; `zones`: the zones of these.
-    """
+    """The nodes that the master lists, in the order of the cluster."""
 
     nodes: tuple[SimNode, ...]
-    data: tuple[NodeName, ...]
+    data: tuple[NodeName, ...]  # those that hold data; `zones`: the zones of these
     zones: frozenset[str | None]
 
     @classmethod
@@ -81,16 +77,11 @@ class Members:
 
 @dataclass(slots=True)
 class _Counts:
-    """Sums over all copies.
+    """Sums over all copies."""
 
-    Attributes:
-        states: copies by state.
-        red: primaries that do not serve.
-        held: copies by node; `arriving`: those that are being recovered, primaries apart.
-    """
-
-    states: Counter[CopyState] = field(default_factory=Counter)
-    red: int = 0
+    states: Counter[CopyState] = field(default_factory=Counter)  # copies by state
+    red: int = 0  # primaries that do not serve
+    # copies by node; `arriving`: those that are being recovered, primaries apart
     held: Counter[NodeName] = field(default_factory=Counter)
     arriving: Counter[tuple[NodeName, bool]] = field(default_factory=Counter)
 

@@ -20,15 +20,11 @@ from orchestrator.simulation.world import World
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedClock:
-    """Virtual time of one process of the program. A wait lets the world continue.
-
-    Attributes:
-        ahead: how far the machine's clock was ahead of the world's time when the process began.
-    """
+    """Virtual time of one process of the program. A wait lets the world continue."""
 
     world: World
     fate: Fate
-    ahead: Seconds = 0.0
+    ahead: Seconds = 0.0  # how far the machine's clock was ahead of the world's time when the process began
 
     def now(self) -> Instant:
         """The process's now."""
@@ -51,9 +47,6 @@ class SimulatedListener:
     A real run reads again at `watch.until`. Where the last reading led to nothing, and nothing has happened
     since, the next one would lead to nothing too, but for the program's own limits. So the readings until
     something happens are left out, for at most as long as nothing has been decided already.
-
-    Attributes:
-        written: number of records in the journal of the run.
     """
 
     world: World
@@ -61,7 +54,7 @@ class SimulatedListener:
     clock: SimulatedClock
     cluster: SimulatedCluster
     hosts: SimulatedHosts
-    written: Callable[[], int]
+    written: Callable[[], int]  # number of records in the journal of the run
     _written: int = -1
     _decided: Instant = 0.0
 
@@ -93,13 +86,9 @@ def _never() -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryLeasePort:
-    """A lease as the state of a program keeps it.
+    """A lease as the state of a program keeps it."""
 
-    Attributes:
-        records: by epoch.
-    """
-
-    records: dict[int, LeaseRecord] = field(default_factory=dict)
+    records: dict[int, LeaseRecord] = field(default_factory=dict)  # by epoch
 
     @property
     def stands(self) -> LeaseRecord | None:

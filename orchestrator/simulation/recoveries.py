@@ -12,18 +12,14 @@ from orchestrator.model.reading import Instant
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimRecovery:
-    """A recovery, running or done.
-
-    Attributes:
-        operations: operations that it replays because the copy on disk missed them.
-    """
+    """A recovery, running or done."""
 
     shard: ShardId
     target: NodeName
     source: NodeName | None
     total: int
     reused: int
-    operations: int
+    operations: int  # operations that it replays because the copy on disk missed them
     began: Instant
     ends: Instant
     done: bool = False

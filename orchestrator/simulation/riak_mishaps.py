@@ -56,16 +56,12 @@ class HandoffStalls(OfRiak):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffSticks(OfRiak):
-    """A node holds partitions of others, for weeks already: each of their handoffs fails.
+    """A node holds partitions of others, for weeks already: each of their handoffs fails."""
 
-    Attributes:
-        holder: the node; of its neighbours on the ring.
-        holder_cures: whether a restart of the holder ends that; `owner_cures`: one of the owner. If neither
-            does, people have to.
-    """
-
-    holder: NodeName
+    holder: NodeName  # the node; of its neighbours on the ring
     partitions: int
+    # whether a restart of the holder ends that; `owner_cures`: one of the owner. If neither does, people have
+    # to.
     holder_cures: bool = False
     owner_cures: bool = False
 
@@ -79,16 +75,11 @@ class HandoffSticks(OfRiak):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipMoves(OfRiak):
-    """A person commits a plan that gives a member this many more partitions.
+    """A person commits a plan that gives a member this many more partitions."""
 
-    Attributes:
-        to: the member that gets them.
-        seconds: time until the first one has moved, if both of its owners are up by then.
-    """
-
-    to: NodeName
+    to: NodeName  # the member that gets them
     partitions: int
-    seconds: Seconds
+    seconds: Seconds  # time until the first one has moved, if both of its owners are up by then
 
     def on_ring(self, world: RiakWorld) -> None:
         _plan(world, self.to, self.partitions)

@@ -15,36 +15,26 @@ NEVER: Final = float("inf")
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimVnodes:
-    """Vnodes and settings of a node's process.
+    """Vnodes and settings of a node's process."""
 
-    Attributes:
-        owned: its partitions, in the order in which they start.
-        running: number of running vnodes.
-        most: maximum number of them that run after a start.
-        configured: the transfer limit of its files; `limit`: the one in its memory.
-        own_fallbacks: its own fallback vnodes, found on its disk at each start.
-        timer: `vnode_management_timer` in its memory, in milliseconds.
-        unstarted: vnodes that its manager has not started yet, if the cluster has `rolling`; `unfound`: those
-            of them that hold data of others.
-        listed: its manager has had its first tick, and can report how many vnodes it has not started.
-        mute: why the state of its manager cannot be read; None while it can.
-        unseen: from its next start on its peers do not see its service; `seen`: whether they do in this life.
-        others: limits set by others than the program, also at starts that the program did not make.
-    """
-
-    owned: tuple[int, ...]
-    running: int
-    most: int
-    configured: int = 2
+    owned: tuple[int, ...]  # its partitions, in the order in which they start
+    running: int  # number of running vnodes
+    most: int  # maximum number of them that run after a start
+    configured: int = 2  # the transfer limit of its files; `limit`: the one in its memory
     limit: int = 2
-    own_fallbacks: int = 3
-    timer: int = USUAL_TIMER
+    own_fallbacks: int = 3  # its own fallback vnodes, found on its disk at each start
+    timer: int = USUAL_TIMER  # `vnode_management_timer` in its memory, in milliseconds
+    # vnodes that its manager has not started yet, if the cluster has `rolling`; `unfound`: those of them that
+    # hold data of others
     unstarted: int = 0
     unfound: frozenset[int] = frozenset()
+    # its manager has had its first tick, and can report how many vnodes it has not started
     listed: bool = True
-    mute: str | None = None
+    mute: str | None = None  # why the state of its manager cannot be read; None while it can
+    # from its next start on its peers do not see its service; `seen`: whether they do in this life
     unseen: bool = False
     seen: bool = True
+    # limits set by others than the program, also at starts that the program did not make
     others: list[int] = field(default_factory=list)
 
 
@@ -60,23 +50,14 @@ class SimMove:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimFallback:
-    """A fallback vnode that has to be handed off.
-
-    Attributes:
-        holder: the node on which it runs.
-        owner: the node to which the partition belongs.
-        since: when it was created.
-        due: when it has been idle for long enough; never while one side is away.
-        active: it is being handed off.
-        stuck: it is not handed off before one of these nodes restarts, with none of them never; None: it is.
-        tried: it is stuck, and a handoff of it has begun, which will fail.
-    """
+    """A fallback vnode that has to be handed off."""
 
     partition: int
-    holder: NodeName
-    owner: NodeName
-    since: Instant
-    due: Instant = NEVER
-    active: bool = False
+    holder: NodeName  # the node on which it runs
+    owner: NodeName  # the node to which the partition belongs
+    since: Instant  # when it was created
+    due: Instant = NEVER  # when it has been idle for long enough; never while one side is away
+    active: bool = False  # it is being handed off
+    # it is not handed off before one of these nodes restarts, with none of them never; None: it is
     stuck: frozenset[NodeName] | None = None
-    tried: bool = False
+    tried: bool = False  # it is stuck, and a handoff of it has begun, which will fail

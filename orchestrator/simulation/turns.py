@@ -43,16 +43,11 @@ _BETWEEN_TWO_READINGS: Final[Seconds] = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process of the program, of several on one world.
-
-    Attributes:
-        epoch: epoch of its lease. An owner with a later epoch has taken over its run.
-        blind: it cannot read the lease now, so its successor's nodes are unknown to it.
-    """
+    """One process of the program, of several on one world."""
 
     run: str = ""
-    epoch: int = 0
-    blind: bool = False
+    epoch: int = 0  # epoch of its lease. An owner with a later epoch has taken over its run.
+    blind: bool = False  # it cannot read the lease now, so its successor's nodes are unknown to it
 
 
 def deposed(world: World, process: Process) -> bool:

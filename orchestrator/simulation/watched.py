@@ -10,13 +10,10 @@ _NOT_REPORTED: Final = frozenset({"shown", "watch"})
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Part:
-    """A part of the ground truth.
+    """A part of the ground truth."""
 
-    Attributes:
-        watch: the set that collects the changed parts of its world, and the part to add to it: a copy adds
-            its shard. None while it is in no world.
-    """
-
+    # the set that collects the changed parts of its world, and the part to add to it: a copy adds its shard.
+    # None while it is in no world.
     watch: tuple[set[Part], Part] | None = None
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -17,27 +17,19 @@ _OF_STATUS_ONLY: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """The ways of one generation. The defaults are those of the newest.
+    """The ways of one generation. The defaults are those of the newest."""
 
-    Attributes:
-        resets: a setting can be made absent again (5.0).
-        allocation_flags: flags disable allocation, not `enable` (before 1.0).
-        voting_by_count: every master-eligible node votes, and `minimum_master_nodes` of them elect a master
-            (before 7.0).
-        in_sync: the metadata lists the copies in sync, and no other copy becomes a primary (5.0).
-        delays: a copy whose node has left waits before it is made anew elsewhere, and an unassigned copy has
-            a reason (1.7).
-        snapshots_in_state: the cluster state lists the snapshots in progress (2.0; 0.90 has none).
-        keeps_merges: a flush keeps a merge that no write followed (1.6). Before, a restarted node has the
-            segments of its last commit again.
-    """
-
-    resets: bool = True
-    allocation_flags: bool = False
+    resets: bool = True  # a setting can be made absent again (5.0)
+    allocation_flags: bool = False  # flags disable allocation, not `enable` (before 1.0)
+    # every master-eligible node votes, and `minimum_master_nodes` of them elect a master (before 7.0)
     voting_by_count: bool = False
-    in_sync: bool = True
+    in_sync: bool = True  # the metadata lists the copies in sync, and no other copy becomes a primary (5.0)
+    # a copy whose node has left waits before it is made anew elsewhere, and an unassigned copy has a reason
+    # (from 1.7)
     delays: bool = True
-    snapshots_in_state: bool = True
+    snapshots_in_state: bool = True  # the cluster state lists the snapshots in progress (2.0; 0.90 has none)
+    # a flush keeps a merge that no write followed (1.6). Before, a restarted node has the segments of its
+    # last commit again.
     keeps_merges: bool = True
 
 

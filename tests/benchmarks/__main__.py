@@ -47,18 +47,12 @@ WAYS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lap:
-    """One restart of the whole cluster, by one of the ways.
-
-    Attributes:
-        seconds: from the call to its end, the start of the interpreter included.
-        load: of the machine, one minute's average at the end.
-        cpu_seconds: of the program; zero for the bare loop, and `peak_mb` likewise.
-    """
+    """One restart of the whole cluster, by one of the ways."""
 
     way: str
-    seconds: float
-    load: float
-    cpu_seconds: float = 0.0
+    seconds: float  # from the call to its end, the start of the interpreter included
+    load: float  # of the machine, one minute's average at the end
+    cpu_seconds: float = 0.0  # of the program; zero for the bare loop, and `peak_mb` likewise
     peak_mb: float = 0.0
 
 

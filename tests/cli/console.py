@@ -66,17 +66,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """Runs commands.
+    """Runs commands."""
 
-    Attributes:
-        home: the user's home; empty at first.
-        environment: over the process's own.
-        folder: the working directory.
-    """
-
-    home: Path
-    folder: Path
-    environment: Mapping[str, str] = field(default_factory=dict)
+    home: Path  # the user's home; empty at first
+    folder: Path  # the working directory
+    environment: Mapping[str, str] = field(default_factory=dict)  # over the process's own
 
     @property
     def state(self) -> Path:

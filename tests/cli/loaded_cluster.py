@@ -15,19 +15,14 @@ _TASK = "0000000000000000000000:7"
 
 @dataclass(slots=True, kw_only=True)
 class Posts:
-    """An index of one shard, its primary on the first node and a replica on the second.
+    """An index of one shard, its primary on the first node and a replica on the second."""
 
-    Attributes:
-        segments: of each copy.
-        written: documents that come in between two readings.
-    """
-
-    segments: int = 40
+    segments: int = 40  # of each copy
     replicas: int = 1
     refresh_interval: str | None = None
     open: bool = True
     hidden: bool = False
-    written: int = 0
+    written: int = 0  # documents that come in between two readings
     documents: int = 1000
 
 

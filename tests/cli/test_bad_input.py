@@ -34,18 +34,12 @@ Words = tuple[str, ...]
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """What a case may use.
-
-    Attributes:
-        cleanup: closed when the case is over.
-        cluster: must come out as it went in.
-        before: a command that is to start the program (`unshare …`).
-    """
+    """What a case may use."""
 
     console: Console
-    cleanup: ExitStack
-    cluster: SmallCluster
-    before: tuple[str, ...] = ()
+    cleanup: ExitStack  # closed when the case is over
+    cluster: SmallCluster  # must come out as it went in
+    before: tuple[str, ...] = ()  # a command that is to start the program (`unshare …`)
 
     def file(self, **keys: Any) -> str:
         return self.cluster.write_file(self.console.folder, **keys)

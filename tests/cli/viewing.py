@@ -36,16 +36,11 @@ _UNREAD: Final = 200
 
 @dataclass(kw_only=True)
 class Writing:
-    """A run that is being written; seconds of each commit and heartbeat.
-
-    Attributes:
-        results: of the refreshes of its lease.
-        held: asks if it still has its lease.
-    """
+    """A run that is being written; seconds of each commit and heartbeat."""
 
     journal: SqlJournal
-    held: Callable[[], bool]
-    results: list[ActionResult]
+    held: Callable[[], bool]  # asks if it still has its lease
+    results: list[ActionResult]  # of the refreshes of its lease
     heartbeats: list[float]
     commits: list[float] = field(default_factory=list)
 

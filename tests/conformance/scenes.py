@@ -277,25 +277,19 @@ def a_master_hands_over(stage: Stage) -> Titles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A scene with the indices that it begins with.
-
-    Attributes:
-        usual: played on real servers by `make test`; the others by `make record` only.
-        placed: whether it is compared which node has which copy; not where chance says so.
-        behind: a copy on disk has missed writes. Where only equal files make it be found again, it is not
-            compared which node gets it.
-        crowded: two copies of a shard have no node, for different reasons. Where chance says which of them
-            gets one, the reason of the other is not compared.
-        needs: a generation without these does not play it.
-    """
+    """A scene with the indices that it begins with."""
 
     play: Callable[[Stage], Titles]
     indices: tuple[Wanted, ...] = (Wanted(),)
-    usual: bool = False
-    placed: bool = True
+    usual: bool = False  # played on real servers by `make test`; the others by `make record` only
+    placed: bool = True  # whether it is compared which node has which copy; not where chance says so
+    # a copy on disk has missed writes. Where only equal files make it be found again, it is not compared
+    # which node gets it.
     behind: bool = False
+    # two copies of a shard have no node, for different reasons. Where chance says which of them gets one, the
+    # reason of the other is not compared.
     crowded: bool = False
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Need, ...] = ()  # a generation without these does not play it
 
     def __str__(self) -> str:
         return self.play.__name__.replace("_", " ")

@@ -55,25 +55,17 @@ class RestlessError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """An index of one shard, as a scene wants it.
-
-    Attributes:
-        delay: `index.unassigned.node_left.delayed_timeout` in seconds.
-        enable: its own `index.routing.allocation.enable`.
-        written: documents come while the scene goes on.
-        loaded: a bulk load has left it with many small segments, and without refreshes.
-        at_master: the elected master has its primary.
-    """
+    """An index of one shard, as a scene wants it."""
 
     name: str = "posts"
     replicas: int = 1
-    delay: int = 60
+    delay: int = 60  # `index.unassigned.node_left.delayed_timeout` in seconds
     auto_expand: str | None = None
-    enable: str | None = None
+    enable: str | None = None  # its own `index.routing.allocation.enable`
     closed: bool = False
-    written: bool = False
-    loaded: bool = False
-    at_master: bool = False
+    written: bool = False  # documents come while the scene goes on
+    loaded: bool = False  # a bulk load has left it with many small segments, and without refreshes
+    at_master: bool = False  # the elected master has its primary
 
 
 Shot = Mapping[str, object]
@@ -86,17 +78,12 @@ Shots = list[tuple[str, Shot]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A scene on real servers.
+    """A scene on real servers."""
 
-    Attributes:
-        cluster: what is the same in all scenes of a version: how the server works, and the nodes.
-        begin: the master, and the nodes of the copies.
-        shots: the readings.
-    """
-
+    # what is the same in all scenes of a version: how the server works, and the nodes
     cluster: Mapping[str, Any]
-    begin: Mapping[str, Any]
-    shots: Shots
+    begin: Mapping[str, Any]  # the master, and the nodes of the copies
+    shots: Shots  # the readings
 
 
 class Stage(Protocol):

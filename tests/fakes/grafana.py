@@ -11,17 +11,12 @@ from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, reply
 
 @dataclass
 class FakeGrafana:
-    """Keeps organization annotations, as the documentation of its API has them.
+    """Keeps organization annotations, as the documentation of its API has them."""
 
-    Attributes:
-        token: what a request has to carry.
-        loses: so many answers are lost, once the work is done.
-    """
-
-    token: str
+    token: str  # what a request has to carry
     kept: dict[int, dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    loses: int = 0
+    loses: int = 0  # so many answers are lost, once the work is done
 
     def at(self, server: ScriptedServer) -> None:
         """Let a server answer so."""

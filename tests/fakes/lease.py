@@ -12,23 +12,15 @@ from orchestrator.model.reading import Garbled, Reading, Unknown
 
 @dataclass
 class FakeLeasePort:
-    """A `LeasePort`; several runs may share one.
-
-    Attributes:
-        offline: nothing is reached, for this reason.
-        garbled: what stands there is no record.
-        forbidden: reads work, writes are refused, for this reason.
-        answers_lost: so many of the next writes are done, but their answer is lost.
-        on_write: told of each record before it is written.
-    """
+    """A `LeasePort`; several runs may share one."""
 
     records: dict[int, LeaseRecord] = field(default_factory=dict)
-    offline: str | None = None
-    garbled: Garbled | None = None
-    forbidden: str | None = None
-    answers_lost: int = 0
+    offline: str | None = None  # nothing is reached, for this reason
+    garbled: Garbled | None = None  # what stands there is no record
+    forbidden: str | None = None  # reads work, writes are refused, for this reason
+    answers_lost: int = 0  # so many of the next writes are done, but their answer is lost
     writes: int = 0
-    on_write: Callable[[LeaseRecord], None] = lambda _record: None
+    on_write: Callable[[LeaseRecord], None] = lambda _record: None  # told of each record before it is written
 
     def read(self) -> Reading[LeaseRecord | None]:
         if self.offline:

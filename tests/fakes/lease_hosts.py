@@ -22,20 +22,13 @@ SHELL = ("/bin/sh", "-c")
 
 @dataclass(slots=True)
 class LeaseHosts:
-    """The machines of a cluster's nodes.
+    """The machines of a cluster's nodes."""
 
-    Attributes:
-        base: the folders of the machines are in it.
-        machines: which machine a node is on.
-        down: machines that do not answer.
-        shell: what runs the scripts.
-        before: called before each command, with the node and the verb.
-    """
-
-    base: Path
-    machines: dict[NodeName, str]
-    down: set[str] = field(default_factory=set)
-    shell: Sequence[str] = SHELL
+    base: Path  # the folders of the machines are in it
+    machines: dict[NodeName, str]  # which machine a node is on
+    down: set[str] = field(default_factory=set)  # machines that do not answer
+    shell: Sequence[str] = SHELL  # what runs the scripts
+    # called before each command, with the node and the verb
     before: Callable[[NodeName, str], None] = lambda _node, _verb: None
     asked: list[tuple[NodeName, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -94,19 +94,13 @@ def hang(_asked: Asked, wire: Wire) -> None:
 
 @dataclass
 class ScriptedServer:
-    """Answers by path; `asked` holds what came in. Use as a context manager.
+    """Answers by path; `asked` holds what came in. Use as a context manager."""
 
-    Attributes:
-        answers: by path (its last word may be `-*`), or by `METHOD path`; the last is kept, earlier ones are
-            used up.
-        tls: serve TLS by it.
-        at: the port; any free one by default.
-    """
-
+    # by path (its last word may be `-*`), or by `METHOD path`; the last is kept, earlier ones are used up
     answers: dict[str, list[Answerer]] = field(default_factory=dict)
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext | None = None  # serve TLS by it
     asked: list[Asked] = field(default_factory=list)
-    at: int = 0
+    at: int = 0  # the port; any free one by default
 
     def __enter__(self) -> Self:
         self._released = threading.Event()

@@ -14,16 +14,12 @@ from typing import Self
 
 @dataclass
 class MailServer:
-    """Use as a context manager.
+    """Use as a context manager."""
 
-    Attributes:
-        tls: for STARTTLS; with `at_once`, from the first byte.
-        says: other answers, by the first word of the command or all of it, in capitals; empty hangs until the
-            server is closed.
-    """
-
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext | None = None  # for STARTTLS; with `at_once`, from the first byte
     at_once: bool = False
+    # other answers, by the first word of the command or all of it, in capitals; empty hangs until the server
+    # is closed
     says: dict[str, bytes] = field(default_factory=dict)
     mails: list[Message] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)

@@ -19,20 +19,16 @@ Send = Callable[[Request], Answer | Fault]
 
 @dataclass
 class TemplateCluster:
-    """It answers as 7.5 to 9.1 did.
+    """It answers as 7.5 to 9.1 did."""
 
-    Attributes:
-        kept: the templates of each form, by name.
-        without_components: it has no component templates, as before 7.8; `no_handler` is its answer then.
-        sent: what came in.
-    """
-
+    # the templates of each form, by name
     kept: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {LEGACY_TEMPLATE: {}, COMPONENT_TEMPLATE: {}}
     )
+    # it has no component templates, as before 7.8; `no_handler` is its answer then
     without_components: bool = False
     no_handler: tuple[int, Any] = (405, {"error": "Incorrect HTTP method for uri [/_component_template]"})
-    sent: list[Request] = field(default_factory=list)
+    sent: list[Request] = field(default_factory=list)  # what came in
 
     def serve(self, request: Request) -> Answer | Fault:
         """Do what a request asks for."""

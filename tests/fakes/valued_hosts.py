@@ -30,25 +30,15 @@ def path_of(tunable: str) -> str:
 
 @dataclass
 class ValuedHosts:
-    """A `TuningPort`; each tunable is one value under `/proc/sys`.
+    """A `TuningPort`; each tunable is one value under `/proc/sys`."""
 
-    Attributes:
-        values: by machine and path; nodes of one machine share them.
-        machines: by node; each its own if not named.
-        away: nodes that cannot be reached.
-        unreadable: tunables that no host tells.
-        refused: tunables that no host lets us change.
-        performed: what came in, in order.
-        before: called before a change is made.
-    """
-
-    values: dict[str, dict[str, str]]
-    machines: Mapping[NodeName, str] = field(default_factory=dict)
-    away: set[NodeName] = field(default_factory=set)
-    unreadable: set[str] = field(default_factory=set)
-    refused: set[str] = field(default_factory=set)
-    performed: list[TuneHost] = field(default_factory=list)
-    before: Callable[[TuneHost], None] = lambda _action: None
+    values: dict[str, dict[str, str]]  # by machine and path; nodes of one machine share them
+    machines: Mapping[NodeName, str] = field(default_factory=dict)  # by node; each its own if not named
+    away: set[NodeName] = field(default_factory=set)  # nodes that cannot be reached
+    unreadable: set[str] = field(default_factory=set)  # tunables that no host tells
+    refused: set[str] = field(default_factory=set)  # tunables that no host lets us change
+    performed: list[TuneHost] = field(default_factory=list)  # what came in, in order
+    before: Callable[[TuneHost], None] = lambda _action: None  # called before a change is made
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def _values(self, node: NodeName) -> dict[str, str]:

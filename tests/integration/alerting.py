@@ -28,13 +28,9 @@ WAIT_SECONDS: Final = 60.0
 
 @dataclass(kw_only=True)
 class Server:
-    """A server of our own on a free port of loopback, as a context manager; `stop` ends it by its id.
+    """A server of our own on a free port of loopback, as a context manager; `stop` ends it by its id."""
 
-    Attributes:
-        folder: its own.
-    """
-
-    folder: Path
+    folder: Path  # its own
     port: int = field(default_factory=free_port)
     _process: subprocess.Popen[bytes] | None = None
 
@@ -99,13 +95,9 @@ class Server:
 
 @dataclass(kw_only=True)
 class Alertmanager(Server):
-    """One Alertmanager without peers.
+    """One Alertmanager without peers."""
 
-    Attributes:
-        pages: URL of a webhook that gets each alert that fires and is not silenced, as a pager would.
-    """
-
-    pages: str = ""
+    pages: str = ""  # URL of a webhook that gets each alert that fires and is not silenced, as a pager would
 
     def start(self) -> Self:
         """Start it, and wait until it answers."""
@@ -198,17 +190,11 @@ class Exporter:
 
 @dataclass(kw_only=True)
 class Prometheus(Server):
-    """One Prometheus that scrapes and evaluates its rules twice a second.
+    """One Prometheus that scrapes and evaluates its rules twice a second."""
 
-    Attributes:
-        scraped: host and port of each target, by the name of its job.
-        rules: a file of rules; None without one.
-        alerts: where it sends its alerts; None for nowhere.
-    """
-
-    scraped: Mapping[str, str]
-    rules: Path | None = None
-    alerts: Alertmanager | None = None
+    scraped: Mapping[str, str]  # host and port of each target, by the name of its job
+    rules: Path | None = None  # a file of rules; None without one
+    alerts: Alertmanager | None = None  # where it sends its alerts; None for nowhere
 
     def start(self) -> Self:
         """Start it, and wait until it has scraped all targets."""

@@ -85,19 +85,12 @@ class Described(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """A cluster as it is.
+    """A cluster as it is."""
 
-    Attributes:
-        starts: processes that each node has been since its folder was made, by its own log.
-        lives: JVM start time and process id of each node that is in the cluster.
-        settings: flat, level by level.
-        leases: lease records that stand in the cluster.
-    """
-
-    starts: Mapping[str, int]
-    lives: Mapping[str, tuple[int, int]]
-    settings: Mapping[str, Mapping[str, Any]]
-    leases: tuple[str, ...]
+    starts: Mapping[str, int]  # processes that each node has been since its folder was made, by its own log
+    lives: Mapping[str, tuple[int, int]]  # JVM start time and process id of each node that is in the cluster
+    settings: Mapping[str, Mapping[str, Any]]  # flat, level by level
+    leases: tuple[str, ...]  # lease records that stand in the cluster
 
 
 def truth(lab: LabCluster) -> Truth:
@@ -164,30 +157,20 @@ def assert_put_back(lab: LabCluster, before: Truth, where: str = "") -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Bastion:
-    """A machine with the program, a cluster file and a state file of its own.
+    """A machine with the program, a cluster file and a state file of its own."""
 
-    Attributes:
-        folder: the bastion's own.
-        lab: the cluster.
-        expiry: seconds after which a silent lease may be taken over; None leaves the program's own 90.
-        playbook: the keys of its playbook, but for the two that follow.
-        hooks: of its playbook.
-        strategy: of its playbook.
-        together: when nodes of one machine go in one wave, by its cluster file.
-        document: more keys of its cluster file.
-        foreign: whether its processes belong to a machine on which nobody can look for them.
-        nursery: forks the processes that it runs to their end; without one, each is started anew.
-    """
-
-    folder: Path
-    lab: Described
+    folder: Path  # the bastion's own
+    lab: Described  # the cluster
+    # seconds after which a silent lease may be taken over; None leaves the program's own 90
     expiry: float | None = None
-    foreign: bool = False
+    foreign: bool = False  # whether its processes belong to a machine on which nobody can look for them
+    # the keys of its playbook, but for the two that follow
     playbook: Mapping[str, Any] = field(default_factory=lambda: PLAYBOOK)
-    hooks: Mapping[str, Any] = field(default_factory=dict)
-    strategy: str = "node"
-    together: str = "reboot"
-    document: Mapping[str, Any] = field(default_factory=dict)
+    hooks: Mapping[str, Any] = field(default_factory=dict)  # of its playbook
+    strategy: str = "node"  # of its playbook
+    together: str = "reboot"  # when nodes of one machine go in one wave, by its cluster file
+    document: Mapping[str, Any] = field(default_factory=dict)  # more keys of its cluster file
+    # forks the processes that it runs to their end; without one, each is started anew
     nursery: Nursery | None = None
     file: Path = field(init=False)
     said: list[str] = field(init=False, default_factory=list)

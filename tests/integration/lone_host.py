@@ -32,17 +32,11 @@ done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoneHost:
-    """A running one.
+    """A running one."""
 
-    Attributes:
-        host: its address and its container.
-        identity: the key of every account.
-        known_hosts: with its host key.
-    """
-
-    host: LabHost
-    identity: Path
-    known_hosts: Path
+    host: LabHost  # its address and its container
+    identity: Path  # the key of every account
+    known_hosts: Path  # with its host key
 
     def settings(self, user: str, service: ServiceSettings, **changes: object) -> HostSettings:
         """How node `n1` is reached there."""

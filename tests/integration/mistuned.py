@@ -35,19 +35,12 @@ BOOT_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Everything that tuning may change on a host, and what it must not.
+    """Everything that tuning may change on a host, and what it must not."""
 
-    Attributes:
-        files: a line each on type, mode, owner, target and content of whatever is below /etc.
-        values: of the kernel, by path; of all block devices.
-        services: what the service manager says of numad and tuned.
-        tuned: what tuned says of its profile; empty where there is none.
-    """
-
-    files: tuple[str, ...]
-    values: Mapping[str, str]
-    services: tuple[str, ...]
-    tuned: str
+    files: tuple[str, ...]  # a line each on type, mode, owner, target and content of whatever is below /etc
+    values: Mapping[str, str]  # of the kernel, by path; of all block devices
+    services: tuple[str, ...]  # what the service manager says of numad and tuned
+    tuned: str  # what tuned says of its profile; empty where there is none
 
 
 def standing(cluster: HostCluster, name: str) -> Standing:

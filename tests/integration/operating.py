@@ -23,22 +23,14 @@ RUN_SECONDS = 1500.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Somebody with a cluster file, a state folder and the program.
+    """Somebody with a cluster file, a state folder and the program."""
 
-    Attributes:
-        folder: of the operator's own; holds the cluster file, playbook and state.
-        cluster: the hosts.
-        before: a command that is to start the program (`unshare …`).
-        password: what the variable of the password holds; None for the right one.
-        password_file: holds the password, in place of the variable.
-    """
-
-    folder: Path
-    cluster: HostCluster
+    folder: Path  # of the operator's own; holds the cluster file, playbook and state
+    cluster: HostCluster  # the hosts
     reboot: bool = False
-    before: tuple[str, ...] = ()
-    password: str | None = None
-    password_file: Path | None = None
+    before: tuple[str, ...] = ()  # a command that is to start the program (`unshare …`)
+    password: str | None = None  # what the variable of the password holds; None for the right one
+    password_file: Path | None = None  # holds the password, in place of the variable
 
     @property
     def password_source(self) -> str:

@@ -57,17 +57,11 @@ def member(host: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakHosts:
-    """Running hosts.
+    """Running hosts."""
 
-    Attributes:
-        hosts: in the order of their names; `riak1` has the node `riak@riak1`.
-        identity: the private key of `deploy` and `tuner`, of whom the second may do all that root may.
-        known_hosts: a strict known_hosts file with the key of every host, by address and by name.
-    """
-
-    hosts: tuple[LabHost, ...]
-    identity: Path
-    known_hosts: Path
+    hosts: tuple[LabHost, ...]  # in the order of their names; `riak1` has the node `riak@riak1`
+    identity: Path  # the private key of `deploy` and `tuner`, of whom the second may do all that root may
+    known_hosts: Path  # a strict known_hosts file with the key of every host, by address and by name
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -37,15 +37,10 @@ class Life:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """What was seen of the processes while it looked.
+    """What was seen of the processes while it looked."""
 
-    Attributes:
-        lives: of each node, in order.
-        most_down: the largest set of nodes that were down at once.
-    """
-
-    lives: dict[str, list[Life]] = field(default_factory=dict)
-    most_down: frozenset[str] = frozenset()
+    lives: dict[str, list[Life]] = field(default_factory=dict)  # of each node, in order
+    most_down: frozenset[str] = frozenset()  # the largest set of nodes that were down at once
 
     def see(self, nodes: tuple[RiakNode, ...]) -> None:
         """Look once."""
@@ -64,21 +59,13 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakProcesses:
-    """The running cluster.
+    """The running cluster."""
 
-    Attributes:
-        folder: of its own.
-        nodes: all of them.
-        servers: the sshd of each, in the same order.
-        command: the one `riak` of the cluster file.
-        key: what logs in.
-    """
-
-    folder: Path
-    nodes: tuple[RiakNode, ...]
-    servers: tuple[Sshd, ...]
-    command: Path
-    key: Path
+    folder: Path  # of its own
+    nodes: tuple[RiakNode, ...]  # all of them
+    servers: tuple[Sshd, ...]  # the sshd of each, in the same order
+    command: Path  # the one `riak` of the cluster file
+    key: Path  # what logs in
 
     def cluster_document(self) -> dict[str, Any]:
         """The content of its cluster file."""

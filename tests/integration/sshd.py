@@ -35,25 +35,17 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
 
 @dataclass(kw_only=True)
 class Sshd:
-    """One server; `stop` ends it and every session it has.
+    """One server; `stop` ends it and every session it has."""
 
-    Attributes:
-        folder: its own.
-        client_key: what logs in.
-        port: on loopback.
-        options: more lines of its configuration.
-        environment: more variables of its sessions. `HOME` is an empty folder if it is not among them: bash
-            reads the rc file of its home at each command over SSH, and what this machine's account has in
-            there may take a third of a second.
-        process: the server while it runs.
-    """
-
-    folder: Path
-    client_key: Path
-    port: int = field(default_factory=free_port)
-    options: tuple[str, ...] = ()
+    folder: Path  # its own
+    client_key: Path  # what logs in
+    port: int = field(default_factory=free_port)  # on loopback
+    options: tuple[str, ...] = ()  # more lines of its configuration
+    # more variables of its sessions. `HOME` is an empty folder if it is not among them: bash reads the rc
+    # file of its home at each command over SSH, and what this machine's account has in there may take a third
+    # of a second.
     environment: Mapping[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | None = None  # the server while it runs
 
     @property
     def host_key(self) -> Path:

@@ -70,16 +70,12 @@ SECRET: Final = "hunter2-hunter2"  # noqa: S105  (a test's own)
 
 @dataclass
 class Watch:
-    """Samples the silences of an Alertmanager several times a second. Use as a context manager.
-
-    Attributes:
-        changes: of each silence, by its id: when it was first seen so, its end and its state.
-        about: wave and label values of each.
-    """
+    """Samples the silences of an Alertmanager several times a second. Use as a context manager."""
 
     alerts: Alertmanager
+    # of each silence, by its id: when it was first seen so, its end and its state
     changes: dict[str, list[tuple[float, float, str]]] = field(default_factory=lambda: defaultdict(list))
-    about: dict[str, tuple[str, str]] = field(default_factory=dict)
+    about: dict[str, tuple[str, str]] = field(default_factory=dict)  # wave and label values of each
     samples: int = 0
 
     def __enter__(self) -> Self:
@@ -460,13 +456,9 @@ def test_receivers_that_are_bad_change_no_times(
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """A run whose nodes stay down until their test is through with them.
+    """A run whose nodes stay down until their test is through with them."""
 
-    Attributes:
-        folder: has a file for each node that may be started.
-    """
-
-    folder: Path
+    folder: Path  # has a file for each node that may be started
     alerts: Alertmanager
     pager: ScriptedServer
 

@@ -56,13 +56,9 @@ REJECTED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of output.
+    """One line of output."""
 
-    Attributes:
-        at: when it was read, by the monotonic clock.
-    """
-
-    at: float
+    at: float  # when it was read, by the monotonic clock
     text: str
 
 
@@ -249,13 +245,9 @@ def _accepts(cluster: HostCluster, endpoint: str, password: str) -> bool | None:
 
 
 class Night(Scene):
-    """A cluster, its operator, and the truth before anything befalls it.
+    """A cluster, its operator, and the truth before anything befalls it."""
 
-    Attributes:
-        record: keeps something for the summary of the tests.
-    """
-
-    record: Callable[[str, object], None]
+    record: Callable[[str, object], None]  # keeps something for the summary of the tests
 
     @property
     def stopped(self) -> str:

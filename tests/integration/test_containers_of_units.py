@@ -33,15 +33,11 @@ NODE = "trap 'sleep 1; exit 143' TERM; while :; do sleep 60 & wait $$!; done"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contained:
-    """The service of a host, and its container.
-
-    Attributes:
-        name: of the container.
-    """
+    """The service of a host, and its container."""
 
     host: LoneHost
     hosts: Hosts
-    name: str
+    name: str  # of the container
 
     def runs(self, *options: str, unit: tuple[str, ...] = ()) -> None:
         """Have a unit that runs the container by these options of `docker run`, up and running."""

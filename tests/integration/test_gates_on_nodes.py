@@ -89,14 +89,10 @@ PATIENCE_SECONDS: Final = 30.0
 
 @dataclass(kw_only=True)
 class Rabbit:
-    """One server; `stop` ends it and its port mapper, by their ids.
+    """One server; `stop` ends it and its port mapper, by their ids."""
 
-    Attributes:
-        folder: its own: data, logs, cookie.
-        port: of the management plugin's API, the same after another `start`.
-    """
-
-    folder: Path
+    folder: Path  # its own: data, logs, cookie
+    # of the management plugin's API, the same after another `start`
     port: int = field(default_factory=free_port)
     _mapper: subprocess.Popen[bytes] | None = None
     _server: subprocess.Popen[bytes] | None = None

@@ -355,13 +355,9 @@ NEEDED_ON_OPENSEARCH = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A secured node that runs, with a user for each role.
+    """A secured node that runs, with a user for each role."""
 
-    Attributes:
-        send: user, method, path and body; the status of the answer.
-    """
-
-    send: Callable[[str, str, str, Any], int]
+    send: Callable[[str, str, str, Any], int]  # user, method, path and body; the status of the answer
 
     def statuses(self, user: str, requests: Sequence[Request]) -> dict[str, set[int]]:
         """The statuses of each call as a user."""
@@ -374,19 +370,14 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A product, with its shipped role.
-
-    Attributes:
-        node: the name of its node.
-        absent: calls of the program that the archive has no part for.
-    """
+    """A product, with its shipped role."""
 
     dialect: Dialect
     file: str
     entries: tuple[str, str, str]
     needed: Mapping[str, set[str]]
-    node: str
-    absent: frozenset[str]
+    node: str  # the name of its node
+    absent: frozenset[str]  # calls of the program that the archive has no part for
 
     def role(self) -> dict[str, Any]:
         """The role as `roles.yml` has it."""

@@ -274,15 +274,10 @@ _ALL_RAN = r".*before_stop (.*)while_stopped (.*)after_recovery"
 
 @dataclass(slots=True, kw_only=True)
 class HookRecords:
-    """A file to which every hook writes its moment, its node, and whether the node's process is there.
+    """A file to which every hook writes its moment, its node, and whether the node's process is there."""
 
-    Attributes:
-        folder: of the test; holds the file.
-        lab: the cluster.
-    """
-
-    folder: Path
-    lab: LabCluster
+    folder: Path  # of the test; holds the file
+    lab: LabCluster  # the cluster
     file: Path = field(init=False)
 
     def __post_init__(self) -> None:

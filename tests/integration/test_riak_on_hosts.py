@@ -53,20 +53,13 @@ def lab(hosts: RiakHosts) -> RiakHosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Somebody with a cluster file, a playbook and a state of their own.
+    """Somebody with a cluster file, a playbook and a state of their own."""
 
-    Attributes:
-        folder: of the operator's own.
-        lab: the hosts.
-        user: who logs in.
-        overrides: of single hosts, in the cluster file.
-        playbook: more of its keys; its deadlines add to the usual ones.
-    """
-
-    folder: Path
-    lab: RiakHosts
-    user: str = "deploy"
-    overrides: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path  # of the operator's own
+    lab: RiakHosts  # the hosts
+    user: str = "deploy"  # who logs in
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # of single hosts, in the cluster file
+    # more of its keys; its deadlines add to the usual ones
     playbook: Mapping[str, Any] = field(default_factory=dict)
 
     def cluster_document(self) -> dict[str, Any]:

@@ -81,15 +81,10 @@ Answer = Callable[[socket.socket], None]
 
 @dataclass(kw_only=True)
 class Engine:
-    """Hands on what clients say to the real engine; `close` ends every connection.
+    """Hands on what clients say to the real engine; `close` ends every connection."""
 
-    Attributes:
-        path: of the socket.
-        answer: what new clients get in place of the real engine; None = the real one.
-    """
-
-    path: Path
-    answer: Answer | None = None
+    path: Path  # of the socket
+    answer: Answer | None = None  # what new clients get in place of the real engine; None = the real one
     _open: list[socket.socket] = field(default_factory=list)
     _listener: socket.socket | None = None
 
@@ -194,20 +189,14 @@ PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
 
 @dataclass(kw_only=True)
 class Way:
-    """One way to a machine.
-
-    Attributes:
-        folder: of its own.
-        servers: those that were started, the target first.
-        engine: the one by which the service is reached; None = it is no container.
-    """
+    """One way to a machine."""
 
     connect: Connect
-    folder: Path
+    folder: Path  # of its own
     client_key: Path
-    servers: list[Sshd] = field(default_factory=list)
+    servers: list[Sshd] = field(default_factory=list)  # those that were started, the target first
     connections: Connections = field(default_factory=Connections)
-    engine: Engine | None = None
+    engine: Engine | None = None  # the one by which the service is reached; None = it is no container
 
     @property
     def known_hosts(self) -> Path:

@@ -31,15 +31,10 @@ STARTED = ("STARTED", "RELOCATING")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A shard that had two started copies, read with none.
+    """A shard that had two started copies, read with none."""
 
-    Attributes:
-        shard: such as `[posts][0]`.
-        away: the nodes that were not in the cluster at that reading.
-    """
-
-    shard: str
-    away: frozenset[str]
+    shard: str  # such as `[posts][0]`
+    away: frozenset[str]  # the nodes that were not in the cluster at that reading
 
 
 class Sightings:

@@ -39,24 +39,15 @@ _TOPICS: Final = (200, 9973)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkLoad:
-    """The indices and documents to load.
+    """The indices and documents to load."""
 
-    Attributes:
-        indices: their names.
-        documents: how many in all, divided evenly.
-        shards: primary shards of each.
-        replicas: copies of each beside the primary.
-        documents_per_request: of a bulk request; each leaves one segment in each copy.
-        document_words: length of each document's text.
-        settings: further index settings by their dotted names, in force from the start.
-    """
-
-    indices: tuple[str, ...]
-    documents: int
-    shards: int = 2
-    replicas: int = 1
-    documents_per_request: int = 1000
-    document_words: int = 20
+    indices: tuple[str, ...]  # their names
+    documents: int  # how many in all, divided evenly
+    shards: int = 2  # primary shards of each
+    replicas: int = 1  # copies of each beside the primary
+    documents_per_request: int = 1000  # of a bulk request; each leaves one segment in each copy
+    document_words: int = 20  # length of each document's text
+    # further index settings by their dotted names, in force from the start
     settings: Mapping[str, str] | None = None
 
     @property
@@ -76,19 +67,12 @@ POSTS: Final = BulkLoad(indices=numbered("posts", 12), documents=300_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How documents are sent to a server.
+    """How documents are sent to a server."""
 
-    Attributes:
-        mapping: the body's `mappings`.
-        bulk: path of the bulk request below the index.
-        unset: the value that restores a setting of `KEEP_SEGMENTS`; None removes it.
-        durability: whether an index has `index.translog.durability` (2.0).
-    """
-
-    mapping: Mapping[str, Any]
-    bulk: str
-    unset: Mapping[str, str | None]
-    durability: bool = True
+    mapping: Mapping[str, Any]  # the body's `mappings`
+    bulk: str  # path of the bulk request below the index
+    unset: Mapping[str, str | None]  # the value that restores a setting of `KEEP_SEGMENTS`; None removes it
+    durability: bool = True  # whether an index has `index.translog.durability` (2.0)
 
     def known(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Those of the settings that the server has."""

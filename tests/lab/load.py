@@ -31,47 +31,30 @@ _KEPT_REASONS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProfile:
-    """The rate of the load, and its target.
+    """The rate of the load, and its target."""
 
-    Attributes:
-        index: the index it writes to; the load creates it.
-        documents_per_second: the bound on the indexing client.
-        searches_per_second: the bound on the searching client.
-        request_seconds: limit on one request.
-        shun_seconds: how long an endpoint that did not answer is left out.
-        bulk: path of the bulk request below the index; Elasticsearch before 7 needs a type there.
-        scrolls: whether the check may scroll by a JSON body, and without the documents (2.0).
-        search_attempts: endpoints tried for a complete answer to a search, before the search is abandoned.
-    """
-
-    index: str = "load"
+    index: str = "load"  # the index it writes to; the load creates it
     shards: int = 3
     replicas: int = 1
-    documents_per_second: float = 200.0
+    documents_per_second: float = 200.0  # the bound on the indexing client
     documents_per_request: int = 20
-    searches_per_second: float = 20.0
-    request_seconds: float = 30.0
-    shun_seconds: float = 1.0
+    searches_per_second: float = 20.0  # the bound on the searching client
+    request_seconds: float = 30.0  # limit on one request
+    shun_seconds: float = 1.0  # how long an endpoint that did not answer is left out
+    # endpoints tried for a complete answer to a search, before the search is abandoned
     search_attempts: int = 3
-    bulk: str = "_bulk"
-    scrolls: bool = True
+    bulk: str = "_bulk"  # path of the bulk request below the index; Elasticsearch before 7 needs a type there
+    scrolls: bool = True  # whether the check may scroll by a JSON body, and without the documents (2.0)
 
 
 @dataclass(slots=True, kw_only=True)
 class Requests:
-    """The requests of one kind.
+    """The requests of one kind."""
 
-    Attributes:
-        sent: requests sent, including those sent again to another endpoint.
-        failed: not answered, or answered with an error, or (bulk) with an error for some document.
-        abandoned: searches without a complete answer from any endpoint; indexing is never abandoned.
-        partial: searches that were answered without some shard.
-    """
-
-    sent: int = 0
-    failed: int = 0
-    abandoned: int = 0
-    partial: int = 0
+    sent: int = 0  # requests sent, including those sent again to another endpoint
+    failed: int = 0  # not answered, or answered with an error, or (bulk) with an error for some document
+    abandoned: int = 0  # searches without a complete answer from any endpoint; indexing is never abandoned
+    partial: int = 0  # searches that were answered without some shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +69,12 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The result of the check of acknowledged documents.
-
-    Attributes:
-        missing: ids that were acknowledged and are not there.
-        duplicated: ids that are there more than once.
-        unacknowledged: documents that are there without an acknowledgement; allowed.
-    """
+    """The result of the check of acknowledged documents."""
 
     acknowledged: int
-    missing: tuple[str, ...]
-    duplicated: tuple[str, ...]
-    unacknowledged: int
+    missing: tuple[str, ...]  # ids that were acknowledged and are not there
+    duplicated: tuple[str, ...]  # ids that are there more than once
+    unacknowledged: int  # documents that are there without an acknowledgement; allowed
 
     @property
     def whole(self) -> bool:

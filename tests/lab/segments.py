@@ -12,25 +12,17 @@ from tests.lab.client import LabClient
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySegments:
-    """The segments of one copy of a shard. The name of the node identifies the copy.
-
-    Attributes:
-        state: as the server writes it: `STARTED` and others.
-        searched: segments that a search reads.
-        committed: segments of the last commit; a restarted node opens these.
-        documents: live documents in the searched segments.
-        bytes: size of the searched segments.
-    """
+    """The segments of one copy of a shard. The name of the node identifies the copy."""
 
     index: str
     shard: int
     node: str
     primary: bool
-    state: str
-    searched: int
-    committed: int
-    documents: int
-    bytes: int
+    state: str  # as the server writes it: `STARTED` and others
+    searched: int  # segments that a search reads
+    committed: int  # segments of the last commit; a restarted node opens these
+    documents: int  # live documents in the searched segments
+    bytes: int  # size of the searched segments
 
     @property
     def most(self) -> int:

@@ -50,20 +50,13 @@ _SHOWN: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lived:
-    """How a commit lived a seed.
-
-    Attributes:
-        end: outcome and attempts, or what was broken.
-        broken: a property did not hold, and its life ended there.
-        trace: the digest of all that happened and was written.
-        decisions: readings on which it decided.
-    """
+    """How a commit lived a seed."""
 
     seed: int
-    end: str
-    broken: bool
-    trace: str
-    decisions: int
+    end: str  # outcome and attempts, or what was broken
+    broken: bool  # a property did not hold, and its life ended there
+    trace: str  # the digest of all that happened and was written
+    decisions: int  # readings on which it decided
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,17 +32,11 @@ _EMPTY: Final = {"tuple[": "()", "frozenset[": "frozenset()", "dict[": "{}", "li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One change.
+    """One change."""
 
-    Attributes:
-        name: by which it is found in another commit too: file, function, kind, text before and after.
-        path: of the file, from the root.
-        source: the whole file with the change.
-    """
-
-    name: str
-    path: str
-    source: str
+    name: str  # by which it is found in another commit too: file, function, kind, text before and after
+    path: str  # of the file, from the root
+    source: str  # the whole file with the change
 
 
 def mutants_of(root: Path) -> dict[str, Mutant]:

@@ -38,20 +38,14 @@ class NotPlantedError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """What is planted.
-
-    Attributes:
-        says: what the program does wrong then.
-        run: what breaks under it: the seed of a drawn run, or the name of a scene.
-        changes: of the source, by path: lines as in a diff, with `@@` between two places.
-        without: predicates that are deleted, each as the catalogue and its names.
-    """
+    """What is planted."""
 
     name: str
-    says: str
-    run: int | str
+    says: str  # what the program does wrong then
+    run: int | str  # what breaks under it: the seed of a drawn run, or the name of a scene
+    # of the source, by path: lines as in a diff, with `@@` between two places
     changes: Mapping[str, str] = field(default_factory=dict)
-    without: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # predicates that are deleted, each as the catalogue and its names
 
 
 def planted_defects() -> tuple[Defect, ...]:

@@ -29,14 +29,10 @@ _VERBS = ("set_allocation", "flush", "stop", "stop", "start", "restore_allocatio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtNight:
-    """What a seed adds to a run.
-
-    Attributes:
-        skew: seconds by which the clock of each other machine is ahead of that of the first.
-    """
+    """What a seed adds to a run."""
 
     plan: tuple[Mishap, ...] = ()
-    skew: float = 0.0
+    skew: float = 0.0  # seconds by which the clock of each other machine is ahead of that of the first
 
 
 def by_chance(seed: int, names: Sequence[NodeName]) -> AtNight:

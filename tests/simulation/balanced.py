@@ -34,15 +34,10 @@ _CONNECT_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """The endpoints of a cluster file.
+    """The endpoints of a cluster file."""
 
-    Attributes:
-        behind: the nodes behind each URL.
-        direct: the addresses that nodes publish can be reached.
-    """
-
-    behind: Mapping[str, tuple[NodeName, ...]]
-    direct: bool
+    behind: Mapping[str, tuple[NodeName, ...]]  # the nodes behind each URL
+    direct: bool  # the addresses that nodes publish can be reached
 
     @property
     def kinds(self) -> Counter[str]:
@@ -65,14 +60,11 @@ def by_chance(seed: int, names: Sequence[NodeName]) -> Endpoints | None:
 
 @dataclass(slots=True)
 class Gateway:
-    """The endpoints before a world.
-
-    Attributes:
-        met: requests that an endpoint answered while a node behind it was avoided, by kind of endpoint.
-    """
+    """The endpoints before a world."""
 
     world: World
     endpoints: Endpoints
+    # requests that an endpoint answered while a node behind it was avoided, by kind of endpoint
     met: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, clock: Clock) -> Way:
@@ -82,19 +74,14 @@ class Gateway:
 
 @dataclass(slots=True)
 class Network:
-    """What is behind the endpoints, for the requests of one process.
-
-    Attributes:
-        tried: the endpoints of the request that is under way, in order.
-        avoided: nodes that are being restarted, by the program's word.
-        met: requests that an endpoint answered while a node behind it was avoided, by kind of endpoint.
-    """
+    """What is behind the endpoints, for the requests of one process."""
 
     world: World
     endpoints: Endpoints
+    # requests that an endpoint answered while a node behind it was avoided, by kind of endpoint
     met: Counter[str]
-    tried: list[str] = field(default_factory=list)
-    avoided: frozenset[NodeName] = frozenset()
+    tried: list[str] = field(default_factory=list)  # the endpoints of the request that is under way, in order
+    avoided: frozenset[NodeName] = frozenset()  # nodes that are being restarted, by the program's word
     _turns: Counter[str] = field(default_factory=Counter)
     _checked: dict[str, tuple[Instant, list[SimNode]]] = field(default_factory=dict)
 

@@ -95,44 +95,30 @@ class Afterwards(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What a seed means for a run on any kind of cluster.
-
-    Attributes:
-        planned: a plan was shown, so that its waves bound those of the run.
-        crashes: points at which the attempts are killed, one each, counted from the attempt's beginning.
-        pauses: seconds after each attempt until somebody takes it up.
-        afterwards: who does, attempt by attempt.
-        reads: in which order the world is read: on a real run either may come first.
-        skew: seconds by which the clocks of other machines are ahead of that of the first.
-    """
+    """What a seed means for a run on any kind of cluster."""
 
     seed: int
     wanted: Policy
-    planned: bool
+    planned: bool  # a plan was shown, so that its waves bound those of the run
     plan: tuple[Mishap, ...]
     trips: tuple[Trip, ...]
+    # points at which the attempts are killed, one each, counted from the attempt's beginning
     crashes: tuple[int, ...]
-    pauses: tuple[float, ...]
-    afterwards: tuple[Afterwards, ...]
-    reads: Order
-    skew: float = 0.0
+    pauses: tuple[float, ...]  # seconds after each attempt until somebody takes it up
+    afterwards: tuple[Afterwards, ...]  # who does, attempt by attempt
+    reads: Order  # in which order the world is read: on a real run either may come first
+    skew: float = 0.0  # seconds by which the clocks of other machines are ahead of that of the first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance(Drawn):
-    """What a seed means; printed when its run fails.
-
-    Attributes:
-        task_list: the version tells of force-merges that run.
-        ordinary: nothing but ordinary mishaps happens, so that the run must end well.
-        jitter: how far durations vary.
-        endpoints: what is behind those of the cluster file; None: every request arrives.
-    """
+    """What a seed means; printed when its run fails."""
 
     shape: Shape
-    task_list: bool = True
-    ordinary: bool = False
-    jitter: float = 0.0
+    task_list: bool = True  # the version tells of force-merges that run
+    ordinary: bool = False  # nothing but ordinary mishaps happens, so that the run must end well
+    jitter: float = 0.0  # how far durations vary
+    # what is behind those of the cluster file; None: every request arrives
     endpoints: Endpoints | None = None
 
 

@@ -64,24 +64,17 @@ _HOOKS: Final = Hooks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakShape:
-    """A Riak cluster as it is before the run.
-
-    Attributes:
-        locations: of the nodes, by number; as many as nodes where each has one of its own, none without any.
-        limits: of the nodes, as in their files and as in their memory.
-        written: keys keep coming.
-        queues: a manager queues a start behind a stop; Riak's own script does not.
-        inactivity: `vnode_inactivity_timeout`, in seconds, and `handing`, of one hand-off.
-    """
+    """A Riak cluster as it is before the run."""
 
     nodes: int
     partitions: int
     n_vals: frozenset[int]
+    # of the nodes, by number; as many as nodes where each has one of its own, none without any
     locations: tuple[int, ...]
-    limits: tuple[tuple[int, int], ...]
-    written: bool
-    queues: bool
-    inactivity: float
+    limits: tuple[tuple[int, int], ...]  # of the nodes, as in their files and as in their memory
+    written: bool  # keys keep coming
+    queues: bool  # a manager queues a start behind a stop; Riak's own script does not
+    inactivity: float  # `vnode_inactivity_timeout`, in seconds, and `handing`, of one hand-off
     handing: float
     starting: float
 
@@ -168,15 +161,10 @@ def _policy(dice: Random, ring: RiakShape, members: list[NodeName]) -> Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sets:
-    """The largest sets as a strategy.
+    """The largest sets as a strategy."""
 
-    Attributes:
-        budget: `max_unavailable`.
-        located: the ring keeps its locations; otherwise it has none, and enough nodes for sets of several.
-    """
-
-    budget: int | None
-    located: bool
+    budget: int | None  # `max_unavailable`
+    located: bool  # the ring keeps its locations; otherwise it has none, and enough nodes for sets of several
 
 
 def _sets(seed: int) -> _Sets | None:

@@ -24,19 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollovers(What):
-    """An index is rolled over again and again.
+    """An index is rolled over again and again."""
 
-    Attributes:
-        index: the first one that is no longer written.
-        every: seconds between two rollovers.
-        times: how many rollovers.
-        crowded: the place in each group of three rollovers whose new index has more replicas than the cluster
-            has data nodes, so that one copy stays unassigned (0, 1 or 2). None for none.
-    """
-
-    index: str
-    every: Seconds = 20.0
-    times: int = 6
+    index: str  # the first one that is no longer written
+    every: Seconds = 20.0  # seconds between two rollovers
+    times: int = 6  # how many rollovers
+    # the place in each group of three rollovers whose new index has more replicas than the cluster has data
+    # nodes, so that one copy stays unassigned (0, 1 or 2). None for none.
     crowded: int | None = 2
 
     def befall(self, fate: Fate) -> None:
@@ -46,14 +40,10 @@ class Rollovers(What):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRestored(What):
-    """A snapshot is restored into a new index, as a follower index (CCR) is bootstrapped.
-
-    Attributes:
-        seconds: duration of the primary's restore from the repository.
-    """
+    """A snapshot is restored into a new index, as a follower index (CCR) is bootstrapped."""
 
     name: str
-    seconds: Seconds = 60.0
+    seconds: Seconds = 60.0  # duration of the primary's restore from the repository
     replicas: int = 1
 
     def befall(self, fate: Fate) -> None:

@@ -79,25 +79,18 @@ class BrokenError(AssertionError):
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What came of a seed.
-
-    Attributes:
-        overlapped: waves that stopped while copies of others recovered.
-        together: waves in which nodes of one machine went together; `reboots`, of a machine with several.
-        waited: gates that were found closed, or could not be read.
-        ruled: mishaps that met the rule of the program that is about them, by kind.
-    """
+    """What came of a seed."""
 
     seed: int
     nodes: int
     attempts: int
     outcome: Outcome
     happened: Counter[str]
-    overlapped: int
-    together: int
+    overlapped: int  # waves that stopped while copies of others recovered
+    together: int  # waves in which nodes of one machine went together; `reboots`, of a machine with several
     reboots: int
-    waited: int
-    ruled: Counter[str]
+    waited: int  # gates that were found closed, or could not be read
+    ruled: Counter[str]  # mishaps that met the rule of the program that is about them, by kind
 
 
 class Noting(Seams):

@@ -30,16 +30,12 @@ _LATE = (11.0, 29.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
-    """What a seed means for merges.
-
-    Attributes:
-        task_list: the version has one.
-    """
+    """What a seed means for merges."""
 
     wanted: MergePolicy
     plan: tuple[Mishap, ...]
     trips: tuple[Trip, ...]
-    task_list: bool
+    task_list: bool  # the version has one
 
 
 def by_chance(seed: int, drawn: Shape) -> tuple[Shape, Merging | None]:

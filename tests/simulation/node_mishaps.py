@@ -39,14 +39,11 @@ class NodePauses(What):
     """The process of a node does nothing for a while, as in a long garbage collection.
 
     It stays a member unless the pause is longer than the cluster's fault detection.
-
-    Attributes:
-        host: the whole machine is paused, so SSH does not answer either.
     """
 
     node: NodeName
     seconds: Seconds = 20.0
-    host: bool = False
+    host: bool = False  # the whole machine is paused, so SSH does not answer either
 
     def befall(self, fate: Fate) -> None:
         _pause(fate.world, fate.world.nodes[self.node], self)
@@ -54,18 +51,13 @@ class NodePauses(What):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiesAgain(What):
-    """Each of a node's next lives ends by itself.
-
-    Attributes:
-        times: how many lives.
-        after: seconds from the start of the process to its end; 1 is before it joins, 30 long after.
-        back_after: seconds until the service manager starts it again; None = it does not.
-    """
+    """Each of a node's next lives ends by itself."""
 
     node: NodeName
-    times: int = 1
+    times: int = 1  # how many lives
+    # seconds from the start of the process to its end; 1 is before it joins, 30 long after
     after: Seconds = 5.0
-    back_after: Seconds | None = None
+    back_after: Seconds | None = None  # seconds until the service manager starts it again; None = it does not
 
     def befall(self, fate: Fate) -> None:
         node = fate.world.nodes[self.node]
@@ -124,15 +116,12 @@ class RebootHangs(What):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRefuses(What):
-    """A host refuses the program from now on, for this long.
-
-    Attributes:
-        key: the host key changed, so that nothing can be read either. Otherwise sudo refuses: the host is
-            read, and every verb is refused.
-    """
+    """A host refuses the program from now on, for this long."""
 
     node: NodeName
     seconds: Seconds
+    # the host key changed, so that nothing can be read either. Otherwise sudo refuses: the host is read, and
+    # every verb is refused.
     key: bool = False
 
     def befall(self, fate: Fate) -> None:

@@ -43,12 +43,7 @@ class StuckError(AssertionError):
 
 @dataclass(slots=True)
 class Watcher:
-    """The reporter of a simulated run: follows the journal on its own, compares, and counts turns.
-
-    Attributes:
-        at_the_end: follow the journal when the attempt is over only, and compare its last state.
-        compared: the state that was last found to be what the journal tells, and how much of it was `read`.
-    """
+    """The reporter of a simulated run: follows the journal on its own, compares, and counts turns."""
 
     simulation: Simulation
     limit: float
@@ -58,11 +53,12 @@ class Watcher:
     idle: int = 0
     compare: bool = True
     invariants: bool = True
-    at_the_end: bool = False
+    at_the_end: bool = False  # follow the journal when the attempt is over only, and compare its last state
     said: list[str] = field(default_factory=list)
     told: list[Event] = field(default_factory=list)
     followed: RunState = field(default_factory=lambda: RunState(run="run-1"))
     read: int = 0
+    # the state that was last found to be what the journal tells, and how much of it was `read`
     compared: tuple[RunState | None, int] = (None, 0)
 
     def events(self, records: Sequence[Record]) -> None:

@@ -33,13 +33,10 @@ class JournalFails(OfProgram):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialsRefused(OfProgram):
-    """The cluster refuses the program's credentials for a while.
-
-    Attributes:
-        writes: settings can no longer be written (403), and all else can; False refuses every call (401).
-    """
+    """The cluster refuses the program's credentials for a while."""
 
     seconds: Seconds
+    # settings can no longer be written (403), and all else can; False refuses every call (401)
     writes: bool = False
 
     def befall(self, fate: Fate) -> None:
@@ -60,15 +57,11 @@ class EndpointsDisagree(OfProgram):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver(OfProgram):
-    """The program's machine is suspended, and another machine takes over its run meanwhile.
+    """The program's machine is suspended, and another machine takes over its run meanwhile."""
 
-    Attributes:
-        seconds: duration of the suspension. The other machine begins when the lease has expired.
-        restarts: the other machine begins its own run after it has restored the pending changes.
-    """
-
+    # duration of the suspension. The other machine begins when the lease has expired.
     seconds: Seconds = 130.0
-    restarts: bool = False
+    restarts: bool = False  # the other machine begins its own run after it has restored the pending changes
 
     def befall(self, fate: Fate) -> None:
         fate.standing_still = self.seconds
@@ -126,13 +119,9 @@ class SegmentsUnreadable(OfProgram):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateShut(What):
-    """A gate of the playbook closes or becomes unreadable. It may open again after a while.
+    """A gate of the playbook closes or becomes unreadable. It may open again after a while."""
 
-    Attributes:
-        name: the gate's name; ignored if the playbook does not have it.
-    """
-
-    name: str
+    name: str  # the gate's name; ignored if the playbook does not have it
     seconds: Seconds | None = None
     readable: bool = True
 

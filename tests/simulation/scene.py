@@ -100,25 +100,17 @@ lost, refused, unheard = (partial(trip, how=how) for how in (How.LOST, How.REFUS
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """How an attempt ends.
+    """How an attempt ends."""
 
-    Attributes:
-        ends: its outcome; None = any.
-        says: parts of its last message.
-        within: seconds of virtual time that it takes at most, once it has the lease.
-        killed: its program is killed instead: at the first point whose name begins so, at the second one
-            (`NAME#2`), or at the nth of all.
-        away: nodes that are not in the cluster at its end; None = any.
-        nothing: it may be that there is nothing to restore.
-        differs: settings that are not as found, and that the run does not name: limits that went with a life.
-    """
-
-    ends: Outcome | None = Outcome.DONE
-    says: str | tuple[str, ...] = ()
-    within: Seconds = 3 * HOUR
+    ends: Outcome | None = Outcome.DONE  # its outcome; None = any
+    says: str | tuple[str, ...] = ()  # parts of its last message
+    within: Seconds = 3 * HOUR  # seconds of virtual time that it takes at most, once it has the lease
+    # its program is killed instead: at the first point whose name begins so, at the second one (`NAME#2`), or
+    # at the nth of all
     killed: str | int = ""
-    away: Collection[str] | None = ()
-    nothing: bool = False
+    away: Collection[str] | None = ()  # nodes that are not in the cluster at its end; None = any
+    nothing: bool = False  # it may be that there is nothing to restore
+    # settings that are not as found, and that the run does not name: limits that went with a life
     differs: Collection[str] = ()
 
 
@@ -131,20 +123,13 @@ class Attempt(Ends):
 
 @dataclass(frozen=True, kw_only=True)
 class Command(Ends):
-    """`resume` or `restore` as people call it, with what comes before the lease is held.
+    """`resume` or `restore` as people call it, with what comes before the lease is held."""
 
-    Attributes:
-        verb: which of them.
-        raises: what it is refused with; no setting was changed then.
-        starts: the nodes that it had started by then, in order; None = any.
-        tells: parts of what it says meanwhile.
-    """
-
-    verb: str
+    verb: str  # which of them
     retry_failed: bool = False
-    raises: type[OrchestratorError] | None = None
-    starts: Sequence[str] | None = None
-    tells: Sequence[str] = ()
+    raises: type[OrchestratorError] | None = None  # what it is refused with; no setting was changed then
+    starts: Sequence[str] | None = None  # the nodes that it had started by then, in order; None = any
+    tells: Sequence[str] = ()  # parts of what it says meanwhile
 
 
 @dataclass

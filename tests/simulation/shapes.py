@@ -60,19 +60,13 @@ class IndexShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A cluster as it is before the run.
-
-    Attributes:
-        detection: seconds until the master misses a node that died.
-        awareness: None, `spread` or `forced`.
-        found: settings that stand there already: level, key and value.
-    """
+    """A cluster as it is before the run."""
 
     nodes: tuple[NodeShape, ...]
     indices: tuple[IndexShape, ...]
-    detection: float = 0.0
-    awareness: str | None = None
-    found: tuple[tuple[Level, str, str], ...] = ()
+    detection: float = 0.0  # seconds until the master misses a node that died
+    awareness: str | None = None  # None, `spread` or `forced`
+    found: tuple[tuple[Level, str, str], ...] = ()  # settings that stand there already: level, key and value
 
     @property
     def zones(self) -> tuple[str, ...]:

@@ -91,42 +91,31 @@ _SHRUNK = 3
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What came of a range of seeds.
-
-    Attributes:
-        happened: mishaps by kind, as often as they came about.
-        drawn: mishaps by kind, as often as they were drawn; `met`, by kind and phase of the run.
-        sizes: runs by the largest number of nodes of their class.
-        outcomes: runs by how their last attempt ended.
-        overlapped: runs in which a wave stopped while copies of others recovered; `beside`, such waves.
-        together: runs in which nodes of one machine went in one wave; `reboots`, of a machine with several.
-        waited: runs in which a gate was found closed, or could not be read.
-        ruled: mishaps by kind, as often as they met the rule that is about them.
-        broken: seeds whose run broke a property, with what it said.
-        worked: seconds of processor time.
-        seconds: that passed, on so many `workers`.
-        undone: every seed below it was lived.
-    """
+    """What came of a range of seeds."""
 
     runs: int = 0
     attempts: int = 0
     nodes: int = 0
-    happened: Counter[str] = field(default_factory=Counter)
+    happened: Counter[str] = field(default_factory=Counter)  # mishaps by kind, as often as they came about
+    # mishaps by kind, as often as they were drawn; `met`, by kind and phase of the run
     drawn: Counter[str] = field(default_factory=Counter)
     met: Counter[tuple[str, str]] = field(default_factory=Counter)
-    sizes: Counter[int] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    overlapped: int = 0
+    sizes: Counter[int] = field(default_factory=Counter)  # runs by the largest number of nodes of their class
+    outcomes: Counter[str] = field(default_factory=Counter)  # runs by how their last attempt ended
+    overlapped: int = 0  # runs in which a wave stopped while copies of others recovered; `beside`, such waves
     beside: int = 0
+    # runs in which nodes of one machine went in one wave; `reboots`, of a machine with several
     together: int = 0
     reboots: int = 0
-    waited: int = 0
+    waited: int = 0  # runs in which a gate was found closed, or could not be read
+    # mishaps by kind, as often as they met the rule that is about them
     ruled: Counter[str] = field(default_factory=Counter)
+    # seeds whose run broke a property, with what it said
     broken: dict[int, str] = field(default_factory=dict)
-    worked: float = 0.0
-    seconds: float = 0.0
+    worked: float = 0.0  # seconds of processor time
+    seconds: float = 0.0  # that passed, on so many `workers`
     workers: int = 1
-    undone: int = 0
+    undone: int = 0  # every seed below it was lived
 
     def add(self, other: Tally) -> None:
         """Count another range in; time passes for all of them together."""

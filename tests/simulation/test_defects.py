@@ -111,17 +111,13 @@ RAISING: tuple[tuple[str, str], ...] = (
 
 @dataclass
 class Switch:
-    """Raises at one method of one port, from the moment that a run enters a phase on, for ever.
-
-    Attributes:
-        first: events that were written before the run was driven, which are shown first of all.
-    """
+    """Raises at one method of one port, from the moment that a run enters a phase on, for ever."""
 
     simulation: Simulation
     port: str
     method: str
     phase: Phase
-    first: int = 0
+    first: int = 0  # events that were written before the run was driven, which are shown first of all
     thrown: bool = False
     raised: int = 0
 

@@ -60,33 +60,20 @@ BY_DEFAULT: Final = "the nodes, by the default of max_unavailable: at most 2 of 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A row: a plan, and what it says.
+    """A row: a plan, and what it says."""
 
-    Attributes:
-        name: what it shows.
-        of: the cluster.
-        wanted: the policy.
-        read: what cannot be read, for `plan_of`.
-        holds: predicates that hold it.
-        waves: their nodes, or how many there are.
-        says: parts of its text, and `silent` those that it has not.
-        bound: the fewest waves that there can be, and `reason` how the reason of it begins.
-        lasting: predicates that no time clears.
-        shows: what else is asked of it.
-    """
-
-    name: str
-    of: Callable[[], World] = cluster
-    wanted: Policy = field(default_factory=policy)
-    read: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    holds: Sequence[str] = ()
-    waves: Sequence[Sequence[str]] | int | None = None
-    says: Sequence[str] = ()
+    name: str  # what it shows
+    of: Callable[[], World] = cluster  # the cluster
+    wanted: Policy = field(default_factory=policy)  # the policy
+    read: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what cannot be read, for `plan_of`
+    holds: Sequence[str] = ()  # predicates that hold it
+    waves: Sequence[Sequence[str]] | int | None = None  # their nodes, or how many there are
+    says: Sequence[str] = ()  # parts of its text, and `silent` those that it has not
     silent: Sequence[str] = ()
-    bound: int | None = None
+    bound: int | None = None  # the fewest waves that there can be, and `reason` how the reason of it begins
     reason: str = ""
-    lasting: Sequence[str] = ()
-    shows: Callable[[Plan], object] | None = None
+    lasting: Sequence[str] = ()  # predicates that no time clears
+    shows: Callable[[Plan], object] | None = None  # what else is asked of it
 
     def check(self) -> None:
         plan = plan_of(self.of(), self.wanted, **self.read)

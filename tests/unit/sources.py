@@ -21,21 +21,16 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """What tests look at in a module.
+    """What tests look at in a module."""
 
-    Attributes:
-        name: its path below the package.
-        functions: names, and how many lines the body has, without the docstring.
-        lost: lines of texts in functions that are statements: the second half of a message, mostly.
-        texts: lines and texts, without docstrings and other texts that are statements.
-        calls: names of what is called, with constant arguments; None for an argument that is none.
-    """
-
-    name: str
+    name: str  # its path below the package
     source: str
-    functions: tuple[tuple[str, int], ...]
+    functions: tuple[tuple[str, int], ...]  # names, and how many lines the body has, without the docstring
+    # lines of texts in functions that are statements: the second half of a message, mostly
     lost: tuple[int, ...]
+    # lines and texts, without docstrings and other texts that are statements
     texts: tuple[tuple[int, str], ...]
+    # names of what is called, with constant arguments; None for an argument that is none
     calls: tuple[tuple[str, tuple[str | None, ...]], ...]
 
 

@@ -178,20 +178,13 @@ class Sessions(Generic[L]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One command to run; its standard input may hold a secret and is never shown.
+    """One command to run; its standard input may hold a secret and is never shown."""
 
-    Attributes:
-        command: the command line.
-        stdin: its standard input.
-        timeout: its limit, from the moment when it is sent.
-        keep: bytes of its standard output.
-        is_wanted: False = it must not be sent any more. Asked once the connection is made, right before.
-    """
-
-    command: str
-    stdin: str | None = field(repr=False)
-    timeout: Seconds
-    keep: int
+    command: str  # the command line
+    stdin: str | None = field(repr=False)  # its standard input
+    timeout: Seconds  # its limit, from the moment when it is sent
+    keep: int  # bytes of its standard output
+    # False = it must not be sent any more. Asked once the connection is made, right before.
     is_wanted: Callable[[], bool] = lambda: True
 
 

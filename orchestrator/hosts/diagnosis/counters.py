@@ -38,33 +38,23 @@ class Went(Exception):  # noqa: N818  (a step back, said to the reader of the ra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTimes:
-    """The relevant values of `/proc/stat`: ticks by kind, and more.
-
-    Attributes:
-        switches: context switches since the boot.
-        cpus: online CPUs; None if they were not counted.
-    """
+    """The relevant values of `/proc/stat`: ticks by kind, and more."""
 
     ticks: tuple[int, ...]
-    switches: int
-    cpus: int | None
+    switches: int  # context switches since the boot
+    cpus: int | None  # online CPUs; None if they were not counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskCounters:
-    """One whole disk at one moment.
-
-    Attributes:
-        sectors: of 512 bytes, read and written since the boot.
-        busy_ms: milliseconds with work since the boot.
-    """
+    """One whole disk at one moment."""
 
     name: str
     rotational: bool | None
     scheduler: str
     offered: tuple[str, ...]
-    sectors: int
-    busy_ms: int
+    sectors: int  # of 512 bytes, read and written since the boot
+    busy_ms: int  # milliseconds with work since the boot
 
 
 def whole(text: str) -> int | None:

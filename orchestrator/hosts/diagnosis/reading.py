@@ -41,15 +41,9 @@ class ErlangThread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReading:
-    """One reading of a host, parsed.
+    """One reading of a host, parsed."""
 
-    Attributes:
-        uptime: seconds since the boot.
-        hertz: ticks of CPU time a second.
-        erlang: scheduler threads by process and thread id.
-    """
-
-    uptime: Reading[Seconds]
+    uptime: Reading[Seconds]  # seconds since the boot
     boot_id: str
     stat: Reading[CpuTimes]
     vmstat: Reading[Mapping[str, int]]
@@ -61,8 +55,8 @@ class HostReading:
     numa_nodes: Reading[int]
     disks: Reading[Mapping[str, DiskCounters]]
     numad: Reading[Numad]
-    hertz: int
-    erlang: Reading[Mapping[tuple[int, int], ErlangThread]]
+    hertz: int  # ticks of CPU time a second
+    erlang: Reading[Mapping[tuple[int, int], ErlangThread]]  # scheduler threads by process and thread id
 
 
 def read_answers(output: str) -> HostReading:

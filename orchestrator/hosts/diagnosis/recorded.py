@@ -31,14 +31,11 @@ _PERF_NEW: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """A record of collectl.
-
-    Attributes:
-        huge_pages: the value written to `enabled` at its beginning; None if the record does not contain it.
-    """
+    """A record of collectl."""
 
     cpu: CpuUse
     switches: float
+    # the value written to `enabled` at its beginning; None if the record does not contain it
     huge_pages: str | None
     huge_pages_defrag: str | None
 

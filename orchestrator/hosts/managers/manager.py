@@ -40,28 +40,20 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReading:
-    """The state of a service, and the manager's text for it.
-
-    Attributes:
-        barred: why the service could not be started after a stop; empty if nothing is known against it.
-    """
+    """The state of a service, and the manager's text for it."""
 
     state: ServiceState
     detail: str
+    # why the service could not be started after a stop; empty if nothing is known against it
     barred: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program on a host.
+    """A program on a host."""
 
-    Attributes:
-        name: to find it by where it is not at its usual path.
-        path: the usual one, word for word as in the sudoers files of the documentation.
-    """
-
-    name: str
-    path: str
+    name: str  # to find it by where it is not at its usual path
+    path: str  # the usual one, word for word as in the sudoers files of the documentation
 
 
 SYSTEMCTL: Final = Program(name="systemctl", path="/usr/bin/systemctl")
@@ -70,14 +62,10 @@ REBOOT: Final = Program(name="reboot", path="/usr/sbin/reboot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reboot:
-    """A way to reboot a host.
-
-    Attributes:
-        words: the arguments, with a leading blank.
-    """
+    """A way to reboot a host."""
 
     program: Program
-    words: str = ""
+    words: str = ""  # the arguments, with a leading blank
 
 
 BY_SYSTEMD: Final = Reboot(program=SYSTEMCTL, words=" reboot")
@@ -85,25 +73,19 @@ BY_ITSELF: Final = Reboot(program=REBOOT)
 
 
 class ServiceManager(ABC):
-    """One service manager.
+    """One service manager."""
 
-    Attributes:
-        program: what takes its verbs; None if the command lines name it themselves.
-        reboots: the ways to reboot its hosts; the first one that a host has is used.
-        queues: whether it accepts a job and answers at once, and keeps two jobs of a service apart.
-        excludes: whether it never runs two verbs of a service at once.
-        exact: whether its answer about a service changes exactly when the state does.
-        runs: a regular expression of `grep -E` for a line of `status` of a service that runs, or is on its
-            way up or down; None if the exit code of `status` tells, or the wording of the settings.
-        restarts: in its words about a service: it has ended by itself, and is started again and again.
-    """
-
-    program: Program | None = None
+    program: Program | None = None  # what takes its verbs; None if the command lines name it themselves
+    # the ways to reboot its hosts; the first one that a host has is used
     reboots: tuple[Reboot, ...] = (BY_SYSTEMD, BY_ITSELF)
+    # whether it accepts a job and answers at once, and keeps two jobs of a service apart
     queues: bool = False
-    excludes: bool = False
-    exact: bool = False
+    excludes: bool = False  # whether it never runs two verbs of a service at once
+    exact: bool = False  # whether its answer about a service changes exactly when the state does
+    # a regular expression of `grep -E` for a line of `status` of a service that runs, or is on its way up or
+    # down; None if the exit code of `status` tells, or the wording of the settings
     runs: str | None = None
+    # in its words about a service: it has ended by itself, and is started again and again
     restarts: str | None = None
 
     @abstractmethod

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """The content of such a file.
+    """The content of such a file."""
 
-    Attributes:
-        current: the word in brackets; the only word of a file without brackets; None if there is neither.
-        offered: all words, in the file's order.
-        bracketed: whether a word is in brackets. A bare `none` of a scheduler file means: it cannot be set.
-    """
-
+    # the word in brackets; the only word of a file without brackets; None if there is neither
     current: str | None
-    offered: tuple[str, ...]
+    offered: tuple[str, ...]  # all words, in the file's order
+    # whether a word is in brackets. A bare `none` of a scheduler file means: it cannot be set.
     bracketed: bool
 
 

@@ -48,36 +48,25 @@ _REQUESTS: Final = range(4, 2049)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """The content of a queue's file, and the value to write to it.
-
-    Attributes:
-        target: None if the wanted value cannot be written.
-        why: the reason for that.
-    """
+    """The content of a queue's file, and the value to write to it."""
 
     found: str
-    target: str | None
-    why: str = ""
+    target: str | None  # None if the wanted value cannot be written
+    why: str = ""  # the reason for that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTunable(Tunable):
-    """A value of every disk behind the data.
-
-    Attributes:
-        file: below `/sys/block/NAME/queue`.
-        aim: from the file's text and the wanted word to the value to write; None: the disk has no such value.
-        faulty: the fault in a word of a profile; None if it is valid.
-        roles: of the devices between file system and disk that have the value, as in the boot script.
-        reset_by: the tunable whose change makes the kernel reset this value.
-    """
+    """A value of every disk behind the data."""
 
     name: str
-    file: str
+    file: str  # below `/sys/block/NAME/queue`
+    # from the file's text and the wanted word to the value to write; None: the disk has no such value
     aim: Callable[[str, str], Aim | None]
-    faulty: Callable[[str], str | None]
+    faulty: Callable[[str], str | None]  # the fault in a word of a profile; None if it is valid
+    # of the devices between file system and disk that have the value, as in the boot script
     roles: tuple[str, ...] = (LEAF, PATH)
-    reset_by: QueueTunable | None = None
+    reset_by: QueueTunable | None = None  # the tunable whose change makes the kernel reset this value
 
     @property
     def reads(self) -> Reads:

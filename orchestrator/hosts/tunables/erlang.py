@@ -34,17 +34,11 @@ _MOST: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InFile:
-    """The number that a file sets.
+    """The number that a file sets."""
 
-    Attributes:
-        value: total and online; None if no file sets it.
-        by: the file.
-        unsure: why it is not known.
-    """
-
-    value: str | None = None
-    by: str = ""
-    unsure: str = ""
+    value: str | None = None  # total and online; None if no file sets it
+    by: str = ""  # the file
+    unsure: str = ""  # why it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,16 +28,11 @@ _FOLDER: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HugePages(Tunable):
-    """One of the three tunables.
-
-    Attributes:
-        file: below the folder.
-        words: the words that a profile may use.
-    """
+    """One of the three tunables."""
 
     name: str
-    file: str
-    words: tuple[str, ...]
+    file: str  # below the folder
+    words: tuple[str, ...]  # the words that a profile may use
 
     @property
     def reads(self) -> Reads:

@@ -32,19 +32,12 @@ def path_of(key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelParameter(Tunable):
-    """One parameter.
+    """One parameter."""
 
-    Attributes:
-        name: of the tunable, and of the parameter.
-        allowed: the values that a profile may want.
-        at_least: whether a larger value is as good.
-        most: the maximum as a share of the memory, for a value in KiB; None = no maximum.
-    """
-
-    name: str
-    allowed: range
-    at_least: bool = False
-    most: float | None = None
+    name: str  # of the tunable, and of the parameter
+    allowed: range  # the values that a profile may want
+    at_least: bool = False  # whether a larger value is as good
+    most: float | None = None  # the maximum as a share of the memory, for a value in KiB; None = no maximum
 
     @property
     def reads(self) -> Reads:

@@ -47,22 +47,14 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLimit(Tunable):
-    """One limit.
-
-    Attributes:
-        option: of a systemd unit.
-        item: of limits.conf(5).
-        kernel: its name in `/proc/PID/limits`.
-        step: bytes in one unit of `item`: PAM counts locked memory in KiB.
-        endless: whether a profile may want `unlimited`.
-    """
+    """One limit."""
 
     name: str
-    option: str
-    item: str
-    kernel: str
-    step: int = 1
-    endless: bool = False
+    option: str  # of a systemd unit
+    item: str  # of limits.conf(5)
+    kernel: str  # its name in `/proc/PID/limits`
+    step: int = 1  # bytes in one unit of `item`: PAM counts locked memory in KiB
+    endless: bool = False  # whether a profile may want `unlimited`
 
     @property
     def reads(self) -> Reads:

@@ -17,41 +17,30 @@ from orchestrator.model.tuning import Change, TunableState, TuningProfile, Tunin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """The facts that a tunable needs beyond those of every host.
+    """The facts that a tunable needs beyond those of every host."""
 
-    Attributes:
-        files: absolute paths and globs (`*`, `?`, `[…]`). `{unit}` is replaced by the node's own service,
-            without `.service`; without such a service, the paths with `{unit}` are left out. A path that ends
-            in `/` checks for a folder: the text of an existing folder is empty.
-        services: names of services to check, without `.service`.
-        queue: files in `/sys/block/NAME/queue` of every device behind the data.
-    """
-
+    # absolute paths and globs (`*`, `?`, `[…]`). `{unit}` is replaced by the node's own service, without
+    # `.service`; without such a service, the paths with `{unit}` are left out. A path that ends in `/` checks
+    # for a folder: the text of an existing folder is empty.
     files: tuple[str, ...] = ()
-    services: tuple[str, ...] = ()
-    queue: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()  # names of services to check, without `.service`
+    queue: tuple[str, ...] = ()  # files in `/sys/block/NAME/queue` of every device behind the data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part of a tunable.
+    """One part of a tunable."""
 
-    Attributes:
-        of: the disk, size or file; empty if there is only one part.
-        at_boot: what its own file or service says of the next boot; empty for what the boot script sets.
-        running: whether it is right; None = unknown.
-        detail: why it is not so, for people.
-        after_restart: it is not right in the running process, but will be after the node's next start.
-        changes: that make it right; none if it is, or if this program cannot make it so.
-    """
-
-    of: str = ""
+    of: str = ""  # the disk, size or file; empty if there is only one part
     wanted: str
     found: str
+    # what its own file or service says of the next boot; empty for what the boot script sets
     at_boot: str = ""
-    running: bool | None
-    detail: str = ""
+    running: bool | None  # whether it is right; None = unknown
+    detail: str = ""  # why it is not so, for people
+    # it is not right in the running process, but will be after the node's next start
     after_restart: bool = False
+    # that make it right; none if it is, or if this program cannot make it so
     changes: tuple[Change, ...] = ()
 
 
@@ -64,13 +53,9 @@ class Absent:
 
 
 class Tunable(ABC):
-    """One setting of a host that can be made right.
+    """One setting of a host that can be made right."""
 
-    Attributes:
-        name: in profiles, tables and the journal.
-    """
-
-    name: str
+    name: str  # in profiles, tables and the journal
 
     @property
     @abstractmethod

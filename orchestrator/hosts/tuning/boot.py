@@ -60,17 +60,12 @@ _SHARED: Final = (SCRIPT, UNIT, PATH_UNIT, INIT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a node's values for the next boot are.
+    """Where a node's values for the next boot are."""
 
-    Attributes:
-        part: name of the node's part.
-        root: a folder used in place of `/`.
-        owed: subjects that the cluster's ledger still has of the node. What an earlier version wrote carries
-            no cluster: it is removed if it is among them, and belongs to another cluster if not.
-    """
-
-    part: str
-    root: str = ""
+    part: str  # name of the node's part
+    root: str = ""  # a folder used in place of `/`
+    # subjects that the cluster's ledger still has of the node. What an earlier version wrote carries no
+    # cluster: it is removed if it is among them, and belongs to another cluster if not.
     owed: frozenset[str] = frozenset()
 
 

@@ -19,14 +19,10 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """The result of a command that ended.
-
-    Attributes:
-        output: bounded, and free of secrets.
-    """
+    """The result of a command that ended."""
 
     exit: int
-    output: str = ""
+    output: str = ""  # bounded, and free of secrets
 
 
 Run = Callable[[str, Seconds], Reading[Ran]]

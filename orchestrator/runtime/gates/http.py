@@ -46,21 +46,14 @@ class Get(Protocol):
 
 @dataclass(slots=True)
 class HttpGet:
-    """A persistent connection to the server of one gate.
+    """A persistent connection to the server of one gate."""
 
-    Attributes:
-        access: how it is asked.
-        secrets: resolves references; called again if the server denies access, since a key may have changed.
-        redact: removes the known secrets from a body.
-        most_bytes: maximum size of an answer.
-        clock: monotonic seconds.
-    """
-
-    access: HttpAccess
+    access: HttpAccess  # how it is asked
+    # resolves references; called again if the server denies access, since a key may have changed
     secrets: Secrets
-    redact: Callable[[str], str] = str
-    most_bytes: int = MOST_BYTES
-    clock: Callable[[], Seconds] = time.monotonic
+    redact: Callable[[str], str] = str  # removes the known secrets from a body
+    most_bytes: int = MOST_BYTES  # maximum size of an answer
+    clock: Callable[[], Seconds] = time.monotonic  # monotonic seconds
     _pool: urllib3.HTTPConnectionPool | None = None
     _headers: dict[str, str] | None = None
 

@@ -39,14 +39,10 @@ Redact = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """A gate and the function that reads it.
-
-    Attributes:
-        timeout: limit in seconds.
-    """
+    """A gate and the function that reads it."""
 
     name: str
-    timeout: Seconds
+    timeout: Seconds  # limit in seconds
     ask: Callable[[], Reading[GateView]]
     close: Callable[[], None] = field(default=lambda: None)
 

@@ -20,37 +20,24 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Endpoints, credentials and TLS settings of a cluster.
+    """Endpoints, credentials and TLS settings of a cluster."""
 
-    Attributes:
-        endpoints: URLs of nodes, in the order of preference.
-        api_key: the encoded form (`id:key` in base 64).
-        username: for basic authentication; goes with `password`.
-        source: the reference of the secret, such as `env:ES_PASSWORD`, for messages.
-        fixed: the source cannot change while the program runs.
-        ca: file of the trusted certificates; by default the system's.
-        verify: whether certificates are checked at all.
-        strict: whether their form is checked too.
-        client_cert: file of our own certificate; it needs `client_key` unless it also holds the key.
-        fingerprint: SHA-256 of the trusted certificate, in hexadecimal; replaces the check by `ca`.
-        product: what the nodes are, where a proxy hides it; it goes with `version`.
-        version: the lowest version among the nodes.
-    """
-
-    endpoints: tuple[str, ...]
-    api_key: str | None = field(default=None, repr=False)
-    username: str | None = None
+    endpoints: tuple[str, ...]  # URLs of nodes, in the order of preference
+    api_key: str | None = field(default=None, repr=False)  # the encoded form (`id:key` in base 64)
+    username: str | None = None  # for basic authentication; goes with `password`
     password: str | None = field(default=None, repr=False)
-    source: str = ""
-    fixed: bool = False
-    ca: str | None = None
-    verify: bool = True
-    strict: bool = True
+    source: str = ""  # the reference of the secret, such as `env:ES_PASSWORD`, for messages
+    fixed: bool = False  # the source cannot change while the program runs
+    ca: str | None = None  # file of the trusted certificates; by default the system's
+    verify: bool = True  # whether certificates are checked at all
+    strict: bool = True  # whether their form is checked too
+    # file of our own certificate; it needs `client_key` unless it also holds the key
     client_cert: str | None = None
     client_key: str | None = None
+    # SHA-256 of the trusted certificate, in hexadecimal; replaces the check by `ca`
     fingerprint: str | None = None
-    product: str | None = None
-    version: str | None = None
+    product: str | None = None  # what the nodes are, where a proxy hides it; it goes with `version`
+    version: str | None = None  # the lowest version among the nodes
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -75,26 +62,20 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one request. They hold even if the server does not answer.
+    """Limits of one request. They hold even if the server does not answer."""
 
-    Attributes:
-        connect: seconds to connect, and as many for TLS.
-        silence: seconds between two bytes of an answer.
-        answer: seconds for a whole exchange, or as long as `silence` if that is more; this ends an answer
-            that arrives too slowly.
-        elected_master: seconds that the server searches for an elected master. It is short, because the
-            caller decides whether to wait for an election.
-        answer_bytes: maximum size of any answer; 100,000 shards take about 100 MB unfiltered. Most kinds of
-            requests have a smaller one of their own (`AnswerBytes`).
-        attempts: how often a request is tried in all, if a repeat is harmless.
-    """
-
-    connect: float = 5.0
-    silence: float = 20.0
+    connect: float = 5.0  # seconds to connect, and as many for TLS
+    silence: float = 20.0  # seconds between two bytes of an answer
+    # seconds for a whole exchange, or as long as `silence` if that is more; this ends an answer that arrives
+    # too slowly
     answer: float = 60.0
+    # seconds that the server searches for an elected master. It is short, because the caller decides whether
+    # to wait for an election.
     elected_master: float = 5.0
+    # maximum size of any answer; 100,000 shards take about 100 MB unfiltered. Most kinds of requests have a
+    # smaller one of their own (`AnswerBytes`).
     answer_bytes: int = 512 * 1024 * 1024
-    attempts: int = 3
+    attempts: int = 3  # how often a request is tried in all, if a repeat is harmless
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

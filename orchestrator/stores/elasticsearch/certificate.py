@@ -19,17 +19,13 @@ _CONNECT_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A certificate that was not checked.
-
-    Attributes:
-        fingerprint: SHA-256, in hexadecimal with colons.
-    """
+    """A certificate that was not checked."""
 
     subject: str
     issuer: str
     not_before: datetime
     not_after: datetime
-    fingerprint: str
+    fingerprint: str  # SHA-256, in hexadecimal with colons
 
     @property
     def validity(self) -> str:

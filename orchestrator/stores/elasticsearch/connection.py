@@ -46,18 +46,13 @@ _FIRST_WITH_HEADER: Final = (7, 14, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """The server at an endpoint.
-
-    Attributes:
-        address: its `http.publish_address`, None if not in the answer.
-        node_id: before 5.0 new at each start.
-    """
+    """The server at an endpoint."""
 
     distribution: str
     version: str
     name: NodeName
-    address: str | None = None
-    node_id: str = ""
+    address: str | None = None  # its `http.publish_address`, None if not in the answer
+    node_id: str = ""  # before 5.0 new at each start
 
     @property
     def member(self) -> Member:

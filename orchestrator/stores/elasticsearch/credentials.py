@@ -37,15 +37,10 @@ class Renewal(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """What one request sends.
+    """What one request sends."""
 
-    Attributes:
-        header: the value of `Authorization`; None for a request without credentials.
-        number: of the secret in this process; a later one replaces it.
-    """
-
-    header: str | None
-    number: int = 0
+    header: str | None  # the value of `Authorization`; None for a request without credentials
+    number: int = 0  # of the secret in this process; a later one replaces it
 
 
 class Credentials:

@@ -18,20 +18,16 @@ class EndpointBook:
     and no other node does. Anything else (a load balancer, a tunnel, an address that all nodes publish) may
     lead to any node, and to another one at the next connection. It is never avoided. Once it fails, other
     endpoints come first, since it may lead to a node that is down.
-
-    Attributes:
-        configured: as the user lists them, in that order.
-        names: the node that answered at an endpoint with the address that it publishes.
-        published: a node's places, as the cluster lists them.
-        avoided: nodes that go down or are down.
-        failed: endpoints that gave no answer the last time, oldest first: tried last. Where a node that is
-            down may be behind one (not `is_up`), trouble that passes counts as no answer.
     """
 
-    configured: tuple[Endpoint, ...]
+    configured: tuple[Endpoint, ...]  # as the user lists them, in that order
+    # the node that answered at an endpoint with the address that it publishes
     names: dict[Endpoint, NodeName] = field(default_factory=dict)
+    # a node's places, as the cluster lists them
     published: dict[NodeName, tuple[tuple[str, int], ...]] = field(default_factory=dict)
-    avoided: frozenset[NodeName] = frozenset()
+    avoided: frozenset[NodeName] = frozenset()  # nodes that go down or are down
+    # endpoints that gave no answer the last time, oldest first: tried last. Where a node that is down may be
+    # behind one (not `is_up`), trouble that passes counts as no answer.
     failed: dict[Endpoint, None] = field(default_factory=dict)
 
     def learn(self, addresses: Mapping[NodeName, str]) -> None:
@@ -118,16 +114,11 @@ class EndpointBook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnlyThrough:
-    """The nodes through which alone a cluster can be reached from here.
-
-    Attributes:
-        urls: the endpoints that lead to them.
-        wrong: why another node cannot be reached at the address that it publishes.
-    """
+    """The nodes through which alone a cluster can be reached from here."""
 
     nodes: frozenset[NodeName]
-    urls: tuple[str, ...]
-    wrong: str
+    urls: tuple[str, ...]  # the endpoints that lead to them
+    wrong: str  # why another node cannot be reached at the address that it publishes
 
     def __str__(self) -> str:
         """What it means for a wave with all of these nodes, why, and what to do."""

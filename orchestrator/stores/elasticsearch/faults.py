@@ -44,46 +44,29 @@ _AFTER_LOGIN: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer that is not an error for the caller.
-
-    Attributes:
-        node: name of the node that answered, if known.
-    """
+    """An answer that is not an error for the caller."""
 
     status: int
     body: Any
-    node: str | None = None
+    node: str | None = None  # name of the node that answered, if known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A failed request.
+    """A failed request."""
 
-    Attributes:
-        reason: one line: what, where, what to do.
-        nothing_done: certainly. Otherwise only a reading tells.
-        elsewhere: another endpoint, or the same a moment later, may do better.
-        passes: the same request may well be answered a little later.
-        status: HTTP's, None when there was no answer.
-        error_type: the server's name for it, such as `index_not_found_exception`.
-        untrusted: the certificate is signed by no authority that is trusted here.
-        malformed: the rule of form that a certificate breaks; nothing else is known to be wrong with it.
-        unlicensed: the cluster's license does not have the feature.
-        refusal: the credentials that were not accepted.
-        held_back: nothing was sent, because the credentials were refused a moment ago.
-    """
-
-    reason: str
-    nothing_done: bool
-    elsewhere: bool = False
-    passes: bool = False
-    status: int | None = None
-    error_type: str | None = None
-    untrusted: bool = False
+    reason: str  # one line: what, where, what to do
+    nothing_done: bool  # certainly. Otherwise only a reading tells.
+    elsewhere: bool = False  # another endpoint, or the same a moment later, may do better
+    passes: bool = False  # the same request may well be answered a little later
+    status: int | None = None  # HTTP's, None when there was no answer
+    error_type: str | None = None  # the server's name for it, such as `index_not_found_exception`
+    untrusted: bool = False  # the certificate is signed by no authority that is trusted here
+    # the rule of form that a certificate breaks; nothing else is known to be wrong with it
     malformed: str = ""
-    unlicensed: bool = False
-    refusal: Refusal | None = None
-    held_back: bool = False
+    unlicensed: bool = False  # the cluster's license does not have the feature
+    refusal: Refusal | None = None  # the credentials that were not accepted
+    held_back: bool = False  # nothing was sent, because the credentials were refused a moment ago
 
     @property
     def logged_in(self) -> bool:

@@ -22,26 +22,17 @@ APPLIED_SECONDS: Final[Seconds] = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptState:
-    """What was read of the master's state. It stays true while nothing but our lease has changed the state.
+    """What was read of the master's state. It stays true while nothing but our lease has changed that."""
 
-    Attributes:
-        uuid: the id of the state.
-        master: the id of the master: a state that has only lost its master keeps its own id.
-        version: of the state, counted by the master.
-        reading: its number, as `OwnUpdates` counts.
-        since: when it was first read.
-        snapshots: in progress; `NOT_READ` if that part was not asked for.
-        settings: certainly those of this state; `NOT_READ` until then. Since 9.0 the node that is asked
-            answers with its own state, which may be older than the master's.
-    """
-
-    uuid: str
-    master: str
-    version: int
-    reading: int
-    since: Instant
+    uuid: str  # the id of the state
+    master: str  # the id of the master: a state that has only lost its master keeps its own id
+    version: int  # of the state, counted by the master
+    reading: int  # its number, as `OwnUpdates` counts
+    since: Instant  # when it was first read
     cluster: ClusterView
-    snapshots: Reading[tuple[RunningSnapshot, ...]]
+    snapshots: Reading[tuple[RunningSnapshot, ...]]  # in progress; `NOT_READ` if that part was not asked for
+    # certainly those of this state; `NOT_READ` until then. Since 9.0 the node that is asked answers with its
+    # own state, which may be older than the master's.
     settings: Reading[SettingsView] = NOT_READ
 
     def is_still(self, answer: Any, own: int) -> bool:

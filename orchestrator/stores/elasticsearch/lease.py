@@ -77,15 +77,11 @@ def _legacy_body(pattern: str, content: str, dialect: Dialect) -> dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """A template of the lease.
-
-    Attributes:
-        content: the JSON of its record; another text or None if there is none.
-    """
+    """A template of the lease."""
 
     epoch: int
     form: str
-    content: Any = None
+    content: Any = None  # the JSON of its record; another text or None if there is none
 
     def record(self) -> LeaseRecord | Garbled:
         record = decode(self.content)

@@ -40,16 +40,11 @@ _MEASURED: Final = DATA_ROLES - {Role.DATA_FROZEN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """How much of a disk must stay free.
+    """How much of a disk must stay free."""
 
-    Attributes:
-        free_bytes: if set as a size.
-        used_share: if set as a percentage or ratio, 0 to 1.
-        max_headroom: maximum of bytes that must be free, even on a large disk (8.5 and later).
-    """
-
-    free_bytes: int | None = None
-    used_share: float | None = None
+    free_bytes: int | None = None  # if set as a size
+    used_share: float | None = None  # if set as a percentage or ratio, 0 to 1
+    # maximum of bytes that must be free, even on a large disk (8.5 and later)
     max_headroom: int | None = None
 
     def must_stay_free(self, *, total: int) -> float:

@@ -28,14 +28,10 @@ _DATE_MATH: Final = "<"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningMerge:
-    """A request for a force-merge in progress.
+    """A request for a force-merge in progress."""
 
-    Attributes:
-        task: id of its task, `node:number`.
-        named: the names in the request; empty for all indices. None if they cannot be read.
-    """
-
-    task: str
+    task: str  # id of its task, `node:number`
+    # the names in the request; empty for all indices. None if they cannot be read.
     named: tuple[str, ...] | None
 
     def covers(self, names: Collection[str]) -> bool:

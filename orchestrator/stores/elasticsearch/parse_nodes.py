@@ -37,36 +37,25 @@ _ROLES: Final = {role.value: role for role in Role} | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """The facts of a node, which never change while its process runs.
-
-    Attributes:
-        http: its `http.publish_address`; None if HTTP is off.
-        rate: the recovery rate in its elasticsearch.yml.
-        settings: those settings of its elasticsearch.yml that were read, by their dotted names.
-        plugins: the plugins that it has loaded, modules aside.
-        host: the name of its machine, or its address where the server resolves no names.
-    """
+    """The facts of a node, which never change while its process runs."""
 
     roles: frozenset[Role]
     server: ServerVersion
     started_at_ms: int
-    http: str | None
-    rate: OwnRate = field(default_factory=OwnRate)
+    http: str | None  # its `http.publish_address`; None if HTTP is off
+    rate: OwnRate = field(default_factory=OwnRate)  # the recovery rate in its elasticsearch.yml
+    # those settings of its elasticsearch.yml that were read, by their dotted names
     settings: Mapping[str, str] = field(default_factory=dict)
-    plugins: frozenset[str] = frozenset()
-    host: str = ""
+    plugins: frozenset[str] = frozenset()  # the plugins that it has loaded, modules aside
+    host: str = ""  # the name of its machine, or its address where the server resolves no names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A node as the cluster lists it.
-
-    Attributes:
-        http: its `http.publish_address`; None if HTTP is off.
-    """
+    """A node as the cluster lists it."""
 
     server: ServerVersion
-    http: str | None
+    http: str | None  # its `http.publish_address`; None if HTTP is off
 
 
 def parse_members(body: Any) -> dict[NodeName, Member]:

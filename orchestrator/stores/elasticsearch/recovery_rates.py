@@ -31,14 +31,10 @@ _GOES_BY_MEMORY: Final = frozenset({Role.DATA_COLD, Role.DATA_FROZEN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRate:
-    """The recovery rate in one node's elasticsearch.yml.
+    """The recovery rate in one node's elasticsearch.yml."""
 
-    Attributes:
-        bytes_per_second: None if not set.
-        by_hardware: `node.bandwidth.recovery.*` is set: the rate depends on it, and no API shows the result.
-    """
-
-    bytes_per_second: int | None = None
+    bytes_per_second: int | None = None  # None if not set
+    # `node.bandwidth.recovery.*` is set: the rate depends on it, and no API shows the result
     by_hardware: bool = False
 
 

@@ -23,26 +23,18 @@ class AnswerBytes(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One HTTP request to the cluster.
-
-    Attributes:
-        path: without a query; names in it are quoted already (`quoted`).
-        params: the query; values are quoted when sent.
-        body: JSON, None for no body.
-        accept: statuses of 300 and above that are an answer, not an error, to this request.
-        reshape: turns the answer of an old version into the form of later versions.
-        silence: seconds until the server must answer; None for the client's own limit.
-        answer_bytes: maximum size of the answer.
-    """
+    """One HTTP request to the cluster."""
 
     method: str
-    path: str
-    params: Mapping[str, str] = field(default_factory=dict)
-    body: Any | None = None
+    path: str  # without a query; names in it are quoted already (`quoted`)
+    params: Mapping[str, str] = field(default_factory=dict)  # the query; values are quoted when sent
+    body: Any | None = None  # JSON, None for no body
+    # statuses of 300 and above that are an answer, not an error, to this request
     accept: frozenset[int] = frozenset()
+    # turns the answer of an old version into the form of later versions
     reshape: Callable[[Any], Any] | None = None
-    silence: float | None = None
-    answer_bytes: AnswerBytes = AnswerBytes.SMALL
+    silence: float | None = None  # seconds until the server must answer; None for the client's own limit
+    answer_bytes: AnswerBytes = AnswerBytes.SMALL  # maximum size of the answer
 
     @property
     def target(self) -> str:

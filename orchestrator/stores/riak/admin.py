@@ -48,17 +48,11 @@ _OWN: Final = "transfer_limit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command line.
+    """One command line."""
 
-    Attributes:
-        argv: its words; none has a special meaning in a shell.
-        timeout: seconds until we end it.
-        as_root: whether it needs the rights of root or of the user `riak`, as Riak's scripts do.
-    """
-
-    argv: tuple[str, ...]
-    timeout: Seconds = READ_SECONDS
-    as_root: bool = True
+    argv: tuple[str, ...]  # its words; none has a special meaning in a shell
+    timeout: Seconds = READ_SECONDS  # seconds until we end it
+    as_root: bool = True  # whether it needs the rights of root or of the user `riak`, as Riak's scripts do
 
 
 class Runner(Protocol):
@@ -75,17 +69,11 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """The command lines.
+    """The command lines."""
 
-    Attributes:
-        riak: the program, such as `/usr/sbin/riak`.
-        admin: the start of an administrative command line, such as `riak admin`.
-        pid_word: the command for the pid; `getpid` before 3.0.
-    """
-
-    riak: tuple[str, ...]
-    admin: tuple[str, ...]
-    pid_word: str = "pid"
+    riak: tuple[str, ...]  # the program, such as `/usr/sbin/riak`
+    admin: tuple[str, ...]  # the start of an administrative command line, such as `riak admin`
+    pid_word: str = "pid"  # the command for the pid; `getpid` before 3.0
 
     @property
     def pid(self) -> Command:
@@ -147,15 +135,10 @@ class Commands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """Riak's programs on one node's machine.
+    """Riak's programs on one node's machine."""
 
-    Attributes:
-        riak: the program, as words.
-        admin: the start of an administrative command line; empty if the version decides.
-    """
-
-    riak: tuple[str, ...]
-    admin: tuple[str, ...] = ()
+    riak: tuple[str, ...]  # the program, as words
+    admin: tuple[str, ...] = ()  # the start of an administrative command line; empty if the version decides
 
 
 def commands_for(
@@ -185,14 +168,10 @@ def _admin(dialect: Dialect, riak: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakAdmin:
-    """Runs commands on a cluster. Every method runs one command on one node and returns a value or `Unknown`.
-
-    Attributes:
-        commands: by node.
-    """
+    """Runs commands on a cluster: every method one command on one node. It returns a value or `Unknown`."""
 
     runner: Runner
-    commands: Callable[[NodeName], Commands]
+    commands: Callable[[NodeName], Commands]  # by node
     dialect: Dialect
 
     def pid(self, node: NodeName) -> Reading[int]:

@@ -20,40 +20,27 @@ from orchestrator.stores.riak.parse_node import parse_version, parse_versions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How a Riak cluster is reached.
+    """How a Riak cluster is reached."""
 
-    Attributes:
-        endpoints: URLs of the HTTP ports of some of its nodes.
-        runner: runs commands on the nodes' machines.
-        address: address of a member's machine, by member name.
-        machine: identity of a member's machine: an address, or a mark for this machine.
-        programs: Riak's programs on a member's machine.
-        tls: how an `https` endpoint is verified.
-        fingerprint: SHA-256 of the only trusted certificate, in hexadecimal; None: `tls` decides.
-        redact: removes the known secrets from answers of HTTP.
-    """
-
-    endpoints: Sequence[str]
-    runner: Runner
-    address: Callable[[NodeName], str]
+    endpoints: Sequence[str]  # URLs of the HTTP ports of some of its nodes
+    runner: Runner  # runs commands on the nodes' machines
+    address: Callable[[NodeName], str]  # address of a member's machine, by member name
+    # identity of a member's machine: an address, or a mark for this machine
     machine: Callable[[NodeName], str]
-    programs: Callable[[NodeName], Programs]
-    tls: ssl.SSLContext | None = None
+    programs: Callable[[NodeName], Programs]  # Riak's programs on a member's machine
+    tls: ssl.SSLContext | None = None  # how an `https` endpoint is verified
+    # SHA-256 of the only trusted certificate, in hexadecimal; None: `tls` decides
     fingerprint: str | None = None
-    redact: Callable[[str], str] = str
+    redact: Callable[[str], str] = str  # removes the known secrets from answers of HTTP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """Facts about the cluster that do not change while the program runs.
-
-    Attributes:
-        members: the members that the first endpoint to answer listed.
-    """
+    """Facts about the cluster that do not change while the program runs."""
 
     admin: RiakAdmin
     version: str
-    members: tuple[NodeName, ...]
+    members: tuple[NodeName, ...]  # the members that the first endpoint to answer listed
 
 
 class Contacts:

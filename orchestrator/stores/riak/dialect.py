@@ -18,19 +18,13 @@ _FIRST_WITH_RETURN_TERM: Final = (3, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A family of versions.
+    """A family of versions."""
 
-    Attributes:
-        returns_term: the last line of a `riak admin` command is its return term.
-        admin: the start of an administrative command line, unless the cluster file overrides it.
-        has_eval: `riak rpc` exists.
-        can_be_hastened: the state of its vnode manager shows the vnodes that are not started.
-    """
-
-    returns_term: bool
+    returns_term: bool  # the last line of a `riak admin` command is its return term
+    # the start of an administrative command line, unless the cluster file overrides it
     admin: tuple[str, ...]
-    has_eval: bool
-    can_be_hastened: bool = False
+    has_eval: bool  # `riak rpc` exists
+    can_be_hastened: bool = False  # the state of its vnode manager shows the vnodes that are not started
 
 
 def dialect_of(version: str) -> Dialect | None:

@@ -18,42 +18,29 @@ SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine that answered.
+    """A machine that answered."""
 
-    Attributes:
-        node: the first of the nodes on it that did.
-    """
-
-    node: NodeName
+    node: NodeName  # the first of the nodes on it that did
     listing: Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A lease that most machines agree on.
-
-    Attributes:
-        machines: number of machines with it.
-    """
+    """A lease that most machines agree on."""
 
     number: int
     kept: Kept
-    machines: int
+    machines: int  # number of machines with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """The lease files on the machines of a cluster.
+    """The lease files on the machines of a cluster."""
 
-    Attributes:
-        machines: the machines that answered, in the order of their nodes, which is the same for every run.
-        silent: the errors of nodes whose machine did not answer through any node.
-        total: number of machines; a node with an unknown machine counts as a machine of its own.
-    """
-
+    # the machines that answered, in the order of their nodes, which is the same for every run
     machines: Sequence[Machine]
-    silent: Mapping[NodeName, str]
-    total: int
+    silent: Mapping[NodeName, str]  # the errors of nodes whose machine did not answer through any node
+    total: int  # number of machines; a node with an unknown machine counts as a machine of its own
 
     @property
     def majority(self) -> int:

@@ -142,17 +142,11 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A file of this program.
+    """A file of this program."""
 
-    Attributes:
-        owner: the account that wrote it, by its name on the host.
-        record: the lease record in it.
-        mark: whether the lease was released since.
-    """
-
-    owner: str
-    record: LeaseRecord
-    mark: Mark
+    owner: str  # the account that wrote it, by its name on the host
+    record: LeaseRecord  # the lease record in it
+    mark: Mark  # whether the lease was released since
 
     @property
     def key(self) -> tuple[int, str, str]:
@@ -162,15 +156,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """A file with such a name that holds no record.
+    """A file with such a name that holds no record."""
 
-    Attributes:
-        owner: the account that owns it.
-        why: the problem with it.
-    """
-
-    owner: str
-    why: str
+    owner: str  # the account that owns it
+    why: str  # the problem with it
 
 
 LeaseFile: TypeAlias = Kept | Damaged
@@ -178,28 +167,18 @@ LeaseFile: TypeAlias = Kept | Damaged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """The lease files of one host.
+    """The lease files of one host."""
 
-    Attributes:
-        place: identifies a folder. Nodes that answer with the same place share a machine and its files.
-        files: by number.
-    """
-
-    place: str
-    files: Mapping[int, LeaseFile]
+    place: str  # identifies a folder. Nodes that answer with the same place share a machine and its files.
+    files: Mapping[int, LeaseFile]  # by number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """The place of a cluster's files, and the commands on them.
+    """The place of a cluster's files, and the commands on them."""
 
-    Attributes:
-        path: absolute, the same on every host.
-        cluster: the name in the cluster file.
-    """
-
-    path: str
-    cluster: str
+    path: str  # absolute, the same on every host
+    cluster: str  # the name in the cluster file
 
     @property
     def prefix(self) -> str:

@@ -57,26 +57,18 @@ class Return(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOutput:
-    """A command's raw output, including blank lines and line ends.
+    """A command's raw output, including blank lines and line ends."""
 
-    Attributes:
-        exit: its exit code; None if it did not end by itself, or a part of the output was dropped.
-    """
-
-    exit: int | None
+    exit: int | None  # its exit code; None if it did not end by itself, or a part of the output was dropped
     stdout: str
     stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """The output of a command, without the return term.
+    """The output of a command, without the return term."""
 
-    Attributes:
-        lines: without line ends; wrapped terms are joined to one line.
-    """
-
-    lines: tuple[str, ...]
+    lines: tuple[str, ...]  # without line ends; wrapped terms are joined to one line
     returned: Return
     exit: int
 

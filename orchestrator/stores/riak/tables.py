@@ -22,16 +22,11 @@ NARROW: Final = 79
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A complete table.
-
-    Attributes:
-        rows: cells with their padding.
-        width: of each line, in characters.
-    """
+    """A complete table."""
 
     headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    width: int
+    rows: tuple[tuple[str, ...], ...]  # cells with their padding
+    width: int  # of each line, in characters
 
     def must_be_uncut(self) -> None:
         """Check the width of a table whose names have no padding.

@@ -43,13 +43,9 @@ _WORDS_WITH_VALUE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakWording:
-    """Reads the output of `riak`; `Wording` of the hosts.
+    """Reads the output of `riak`; `Wording` of the hosts."""
 
-    Attributes:
-        program: the words of `riak.command` for the node.
-    """
-
-    program: tuple[str, ...]
+    program: tuple[str, ...]  # the words of `riak.command` for the node
     running: str = PONG
     stopped: str = "not responding to pings|did not respond to ping!|^Node is not running!"
 

@@ -25,17 +25,11 @@ OF_ITSELF = frozenset({"ping", "pid"})
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a command changes, to be done by the node's process.
+    """What a command changes, to be done by the node's process."""
 
-    Attributes:
-        verb: `limit`, `timer` or `force` (hand off now).
-        node: whose.
-        value: a limit or a time.
-    """
-
-    verb: str
-    node: str = ""
-    value: int = 0
+    verb: str  # `limit`, `timer` or `force` (hand off now)
+    node: str = ""  # whose
+    value: int = 0  # a limit or a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,19 +39,12 @@ READY_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a command prints.
+    """What a command prints."""
 
-    Attributes:
-        text: all of it.
-        code: the exit code.
-        seconds: real ones, that the command takes.
-        to_stderr: where it goes.
-    """
-
-    text: str
-    code: int
-    seconds: float = 0.0
-    to_stderr: bool = False
+    text: str  # all of it
+    code: int  # the exit code
+    seconds: float = 0.0  # real ones, that the command takes
+    to_stderr: bool = False  # where it goes
 
 
 class Node:

@@ -55,20 +55,13 @@ class Running:
 
 @dataclass(slots=True, kw_only=True)
 class Machine:
-    """The state of a running node.
+    """The state of a running node."""
 
-    Attributes:
-        name: of the node.
-        ring: as it knows it.
-        born: when it began to answer pings.
-        limit: transfers at a time, in and out.
-        hints: partitions of others of which it holds writes; they outlive a restart.
-    """
-
-    name: str
-    ring: Ring
-    born: float
-    limit: int
+    name: str  # of the node
+    ring: Ring  # as it knows it
+    born: float  # when it began to answer pings
+    limit: int  # transfers at a time, in and out
+    # partitions of others of which it holds writes; they outlive a restart
     hints: set[int] = field(default_factory=set)
     vnodes: set[int] = field(default_factory=set)
     due: dict[int, float] = field(default_factory=dict)

@@ -37,17 +37,11 @@ KILL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One call of the program.
+    """One call of the program."""
 
-    Attributes:
-        own: the double's settings.
-        faults: what is wrong.
-        began: on the monotonic clock.
-    """
-
-    own: Own
-    faults: Faults
-    began: float
+    own: Own  # the double's settings
+    faults: Faults  # what is wrong
+    began: float  # on the monotonic clock
 
     @property
     def name(self) -> str:

@@ -11,53 +11,31 @@ from .ring import Ring
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """A handoff that is running, as `transfers` shows it at its source.
+    """A handoff that is running, as `transfers` shows it at its source."""
 
-    Attributes:
-        partition: its number.
-        source: who sends.
-        target: who gets it.
-        started: in seconds since 1970.
-        age: seconds since the start.
-        update_age: seconds since the last progress; None before the first.
-        total: objects to send.
-        sent: objects sent.
-        rate: objects a second.
-    """
-
-    partition: int
-    source: str
-    target: str
-    started: float
-    age: float
-    update_age: float | None
-    total: int
-    sent: int
-    rate: int = 425
+    partition: int  # its number
+    source: str  # who sends
+    target: str  # who gets it
+    started: float  # in seconds since 1970
+    age: float  # seconds since the start
+    update_age: float | None  # seconds since the last progress; None before the first
+    total: int  # objects to send
+    sent: int  # objects sent
+    rate: int = 425  # objects a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One running node about itself.
+    """One running node about itself."""
 
-    Attributes:
-        name: of the node.
-        ring: as it knows it.
-        vnodes: numbers of the partitions whose vnodes run.
-        transfer_limit: as set now; it starts as configured, whatever it was set to before.
-        services: what its node watcher lists.
-        transfers: those that it sends.
-        timer: `vnode_management_timer` in its memory, in milliseconds.
-        unstarted: numbers of the partitions of others whose vnodes it has never started.
-    """
-
-    name: str
-    ring: Ring
-    vnodes: frozenset[int]
-    transfer_limit: int = 2
-    services: tuple[str, ...] = ()
-    transfers: tuple[Transfer, ...] = ()
-    timer: int = 10_000
+    name: str  # of the node
+    ring: Ring  # as it knows it
+    vnodes: frozenset[int]  # numbers of the partitions whose vnodes run
+    transfer_limit: int = 2  # as set now; it starts as configured, whatever it was set to before
+    services: tuple[str, ...] = ()  # what its node watcher lists
+    transfers: tuple[Transfer, ...] = ()  # those that it sends
+    timer: int = 10_000  # `vnode_management_timer` in its memory, in milliseconds
+    # numbers of the partitions of others whose vnodes it has never started
     unstarted: frozenset[int] = frozenset()
 
     @property
@@ -73,28 +51,18 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a node answers from.
+    """What a node answers from."""
 
-    Attributes:
-        me: its own report.
-        others: the reports of the members that it can reach.
-        now: seconds since 1970.
-        pid: of the node's process.
-        schedulers: Erlang's `schedulers`, fixed when the process started.
-        schedulers_online: as above.
-        processors: of the machine.
-        age: seconds since the node started.
-        locations: of 3.x, by name; the ring keeps them, whether a node is up or not.
-    """
-
-    me: Report
+    me: Report  # its own report
+    # the reports of the members that it can reach
     others: Mapping[str, Report] = field(default_factory=dict, hash=False)
-    now: float = 0.0
-    pid: int = 0
-    schedulers: int = 2
-    schedulers_online: int = 2
-    processors: int = 2
-    age: float = 0.0
+    now: float = 0.0  # seconds since 1970
+    pid: int = 0  # of the node's process
+    schedulers: int = 2  # Erlang's `schedulers`, fixed when the process started
+    schedulers_online: int = 2  # as above
+    processors: int = 2  # of the machine
+    age: float = 0.0  # seconds since the node started
+    # of 3.x, by name; the ring keeps them, whether a node is up or not
     locations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property

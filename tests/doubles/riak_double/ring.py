@@ -18,17 +18,11 @@ RECORDED_THREE = (0, 1, 1, 2, 0, 1, 2, 2, 0, 1, 2, 0, 0, 1, 2, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """The ring, which does not change while the double runs.
+    """The ring, which does not change while the double runs."""
 
-    Attributes:
-        claimant: the node that would change it.
-        members: in the order of their names.
-        owners: by partition number.
-    """
-
-    claimant: str
-    members: tuple[str, ...]
-    owners: tuple[str, ...]
+    claimant: str  # the node that would change it
+    members: tuple[str, ...]  # in the order of their names
+    owners: tuple[str, ...]  # by partition number
 
     @property
     def size(self) -> int:

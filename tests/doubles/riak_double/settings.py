@@ -24,31 +24,19 @@ OPEN_FILES = 65536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What `double.conf` says.
+    """What `double.conf` says."""
 
-    Attributes:
-        home: the folder with it.
-        etc: the folder with Riak's files.
-        state: where pid, ring and log are kept.
-        pace: real seconds for one recorded second: 0.1 makes everything ten times as fast.
-        port: where peers and the command reach the node.
-        bind: on which address.
-        members: nodes of the ring; empty for a node that is alone.
-        addresses: `HOST:PORT` by name, where it is not the name's own host and the usual port.
-        parent: a process without which the node ends, or 0.
-        locations: of 3.x, by name; a cluster has none unless somebody has set them.
-    """
-
-    home: Path
-    etc: Path
-    state: Path
-    pace: float
-    port: int
-    bind: str
-    members: tuple[str, ...]
+    home: Path  # the folder with it
+    etc: Path  # the folder with Riak's files
+    state: Path  # where pid, ring and log are kept
+    pace: float  # real seconds for one recorded second: 0.1 makes everything ten times as fast
+    port: int  # where peers and the command reach the node
+    bind: str  # on which address
+    members: tuple[str, ...]  # nodes of the ring; empty for a node that is alone
+    # `HOST:PORT` by name, where it is not the name's own host and the usual port
     addresses: Mapping[str, str]
-    parent: int
-    locations: Mapping[str, str]
+    parent: int  # a process without which the node ends, or 0
+    locations: Mapping[str, str]  # of 3.x, by name; a cluster has none unless somebody has set them
 
     @property
     def here(self) -> tuple[str, int]:
@@ -70,23 +58,14 @@ class Own:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Riaks:
-    """What Riak's files say.
+    """What Riak's files say."""
 
-    Attributes:
-        name: of the node.
-        http: host and port of HTTP.
-        ring_size: of a new ring.
-        transfer_limit: at the start.
-        schedulers: Erlang's, total.
-        schedulers_online: of these, in use.
-    """
-
-    name: str
-    http: tuple[str, int]
-    ring_size: int
-    transfer_limit: int
-    schedulers: int
-    schedulers_online: int
+    name: str  # of the node
+    http: tuple[str, int]  # host and port of HTTP
+    ring_size: int  # of a new ring
+    transfer_limit: int  # at the start
+    schedulers: int  # Erlang's, total
+    schedulers_online: int  # of these, in use
 
 
 def processors() -> int:

@@ -33,14 +33,10 @@ Note: You can change transfer limits with 'riak-admin transfer_limit <limit>'
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command's function printed, and the term that it returned.
+    """What a command's function printed, and the term that it returned."""
 
-    Attributes:
-        text: with its line ends.
-        term: what 3.2 prints as the last line: `ok`, `error`, `{error,1}`; None for none at all.
-    """
-
-    text: str
+    text: str  # with its line ends
+    # what 3.2 prints as the last line: `ok`, `error`, `{error,1}`; None for none at all
     term: str | None = "ok"
 
     @property

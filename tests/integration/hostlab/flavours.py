@@ -10,21 +10,14 @@ from tests.lab.errors import LabError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flavour:
-    """One kind of host.
+    """One kind of host."""
 
-    Attributes:
-        name: as tests ask for it.
-        init: `systemd` or `sysv`; also the suffix of its Dockerfile.
-        distribution: the server on it.
-        usual: whether `make test` brings it up; one host of it. Each costs minutes: an image, and a boot.
-        on: the flavour whose image this one adds to, by a Dockerfile of its own name.
-    """
-
-    name: str
-    init: str
-    distribution: Distribution
+    name: str  # as tests ask for it
+    init: str  # `systemd` or `sysv`; also the suffix of its Dockerfile
+    distribution: Distribution  # the server on it
+    # whether `make test` brings it up; one host of it. Each costs minutes: an image, and a boot.
     usual: bool = False
-    on: str = ""
+    on: str = ""  # the flavour whose image this one adds to, by a Dockerfile of its own name
 
     @property
     def tunable(self) -> bool:

@@ -27,19 +27,12 @@ POLL_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCluster:
-    """A running cluster on hosts.
+    """A running cluster on hosts."""
 
-    Attributes:
-        flavour: what runs there.
-        hosts: in the order of their names.
-        keys: SSH key, certificates and passwords.
-        known_hosts: a strict known_hosts file with the key of every host, by address and by name.
-    """
-
-    flavour: Flavour
-    hosts: tuple[LabHost, ...]
-    keys: Material
-    known_hosts: Path
+    flavour: Flavour  # what runs there
+    hosts: tuple[LabHost, ...]  # in the order of their names
+    keys: Material  # SSH key, certificates and passwords
+    known_hosts: Path  # a strict known_hosts file with the key of every host, by address and by name
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -20,21 +20,13 @@ ROLE = "orchestrator"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """Where the keys of one lab lie, and its passwords.
+    """Where the keys of one lab lie, and its passwords."""
 
-    Attributes:
-        mounted: the folder that the hosts see, read-only.
-        identity: the private SSH key of the test's side; the hosts never see it.
-        ca: the authority's certificate.
-        admin_password: of the superuser.
-        orchestrator_password: of the user with the shipped role.
-    """
-
-    mounted: Path
-    identity: Path
-    ca: Path
-    admin_password: str
-    orchestrator_password: str
+    mounted: Path  # the folder that the hosts see, read-only
+    identity: Path  # the private SSH key of the test's side; the hosts never see it
+    ca: Path  # the authority's certificate
+    admin_password: str  # of the superuser
+    orchestrator_password: str  # of the user with the shipped role
 
     def users(self, *, orchestrator_password: str | None = None) -> tuple[LabUser, LabUser]:
         """The file users, the superuser first; with another password of the second where one is given."""

@@ -13,19 +13,12 @@ SSH_USER = "deploy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
-    """One container.
+    """One container."""
 
-    Attributes:
-        name: of the host, and of the node on it.
-        address: its own on the bridge; it outlives a reboot.
-        zone: awareness zone.
-        container: for the docker command.
-    """
-
-    name: str
-    address: str
-    zone: str
-    container: str
+    name: str  # of the host, and of the node on it
+    address: str  # its own on the bridge; it outlives a reboot
+    zone: str  # awareness zone
+    container: str  # for the docker command
 
 
 def lab_hosts(names: list[str], *, project: str, network: str, zones: str) -> tuple[LabHost, ...]:
@@ -51,15 +44,10 @@ def execute(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ssh:
-    """What somebody who logs in brings along.
+    """What somebody who logs in brings along."""
 
-    Attributes:
-        identity: the private key.
-        known_hosts: a strict known_hosts file with the key of every host, by address and by name.
-    """
-
-    identity: Path
-    known_hosts: Path
+    identity: Path  # the private key
+    known_hosts: Path  # a strict known_hosts file with the key of every host, by address and by name
 
     def run(
         self, host: LabHost, line: str, *, user: str = SSH_USER, seconds: float = docker.COMMAND_SECONDS

@@ -114,18 +114,13 @@ def _at(text: str) -> float:
 
 @dataclass
 class FakeAlertmanager:
-    """Keeps silences as Alertmanager 0.25 does.
+    """Keeps silences as Alertmanager 0.25 does."""
 
-    Attributes:
-        now: by the clock of the program; the server's own is `behind`.
-        loses: so many answers are lost, once the work is done.
-    """
-
-    now: float = START
+    now: float = START  # by the clock of the program; the server's own is `behind`
     behind: float = 0.0
     silences: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    loses: int = 0
+    loses: int = 0  # so many answers are lost, once the work is done
     refuses: bool = False
     fails: bool = False
 

@@ -104,15 +104,10 @@ def test_a_refusal_beside_another_session_is_no_fault() -> None:
 
 @dataclass
 class Late:
-    """Sessions that hear late, one fault each, that they sent nothing; then one that has run.
+    """Sessions that hear late, one fault each, that they sent nothing; then one that has run."""
 
-    Attributes:
-        faults: those to come.
-        most: sessions until none can be opened.
-    """
-
-    faults: list[LinkError]
-    most: int = 99
+    faults: list[LinkError]  # those to come
+    most: int = 99  # sessions until none can be opened
     links: list[FakeLink] = field(default_factory=list)
     streams: Streams = field(default_factory=Streams)
 

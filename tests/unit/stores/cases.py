@@ -40,16 +40,12 @@ def why(outcome: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An answer and what the parser makes of it.
+    """An answer and what the parser makes of it."""
 
-    Attributes:
-        parser: the dotted name, without `orchestrator.`.
-        keys: the case's own; `tests/data/parsers/README.md` has what they mean.
-    """
-
-    parser: str
+    parser: str  # the dotted name, without `orchestrator.`
     name: str
     answer: Any
+    # the case's own; `tests/data/parsers/README.md` has what they mean
     keys: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -30,25 +30,19 @@ def stat_line(pid: int, start: int, name: str = "beam.smp") -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Scripted:
-    """Runs commands in the double's world.
+    """Runs commands in the double's world."""
 
-    Attributes:
-        world: the nodes.
-        asked: every command, with the node that was asked, in order.
-        instead: what is answered to a command on a node, in place of the double; by its last words.
-        starts: the start of each node's process.
-        command: whose exit codes the nodes' `riak` has.
-        spoil: what becomes of an output on its way, by node and last words.
-        refused: first words of commands that sudo refuses.
-    """
-
-    world: World
+    world: World  # the nodes
+    # every command, with the node that was asked, in order
     asked: list[tuple[NodeName, str]] = field(default_factory=list)
+    # what is answered to a command on a node, in place of the double; by its last words
     instead: dict[tuple[NodeName, str], CommandOutput | Unknown] = field(default_factory=dict)
+    # the start of each node's process
     starts: dict[NodeName, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 1000))
-    command: RiakCommand = RiakCommand.RELEASE
+    command: RiakCommand = RiakCommand.RELEASE  # whose exit codes the nodes' `riak` has
+    # what becomes of an output on its way, by node and last words
     spoil: Callable[[NodeName, str, CommandOutput], CommandOutput | Unknown] | None = None
-    refused: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # first words of commands that sudo refuses
 
     def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
         line = " ".join(command.argv[1:])

@@ -229,20 +229,14 @@ class _Paused(BaseException):
 
 @dataclass
 class _Run:
-    """A run that takes the lease as `taking.take` does; each step serves one more of its requests.
-
-    Attributes:
-        loses: the answer to its first write; the write itself arrives later or never.
-        said: all answers as text.
-        held: whether it holds the lease; None while it has not ended.
-    """
+    """A run that takes the lease as `taking.take` does; each step serves one more of its requests."""
 
     record: LeaseRecord
     dialect: Dialect
-    loses: bool = False
+    loses: bool = False  # the answer to its first write; the write itself arrives later or never
     answers: list[Answer | Fault] = field(default_factory=list)
-    said: str = ""
-    held: bool | None = None
+    said: str = ""  # all answers as text
+    held: bool | None = None  # whether it holds the lease; None while it has not ended
 
     def step(self, cluster: TemplateCluster, late: list[Request]) -> None:
         """Take the steps so far again, with the same answers, and one more."""

@@ -35,17 +35,13 @@ class _SeenEnoughError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """A moment of a run.
-
-    Attributes:
-        records: the journal until then.
-    """
+    """A moment of a run."""
 
     state: RunState
     decision: Decision
     now: Instant
     seen: Seen
-    records: tuple[Record, ...]
+    records: tuple[Record, ...]  # the journal until then
 
     @property
     def screen(self) -> Screen:

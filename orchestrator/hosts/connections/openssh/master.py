@@ -48,19 +48,12 @@ _FORCED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A host as `ssh` is to connect to it.
+    """A host as `ssh` is to connect to it."""
 
-    Attributes:
-        address: what `ssh` gets as the host; its configuration may say more.
-        config: file with the options of the cluster file and the operator's configurations.
-        options: of the cluster file for this host alone: user and port.
-        own_known_hosts: whether the cluster file names the known hosts: no command may add any.
-    """
-
-    address: str
-    config: Path
-    options: tuple[str, ...]
-    own_known_hosts: bool = False
+    address: str  # what `ssh` gets as the host; its configuration may say more
+    config: Path  # file with the options of the cluster file and the operator's configurations
+    options: tuple[str, ...]  # of the cluster file for this host alone: user and port
+    own_known_hosts: bool = False  # whether the cluster file names the known hosts: no command may add any
 
 
 def configuration(lines: tuple[str, ...], folder: Path, limits: Limits) -> str:

@@ -48,18 +48,12 @@ class HostKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKey:
-    """One line of a file.
-
-    Attributes:
-        key: None if it is not in base 64; `ssh` skips such a line too.
-        marker: `@revoked`, `@cert-authority`, or empty.
-        where: `file:line`, for messages.
-    """
+    """One line of a file."""
 
     names: tuple[str, ...]
-    key: HostKey | None
-    marker: str
-    where: str
+    key: HostKey | None  # None if it is not in base 64; `ssh` skips such a line too
+    marker: str  # `@revoked`, `@cert-authority`, or empty
+    where: str  # `file:line`, for messages
 
     @property
     def trusted(self) -> bool:

@@ -28,33 +28,21 @@ MAX_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
-    """One SSH server on the way, the target being the last.
+    """One SSH server on the way, the target being the last."""
 
-    Attributes:
-        alias: as the cluster file or the ProxyJump line calls it.
-        host: the address to connect to, as seen from the hop before.
-        key_names: the names of the host in known hosts files.
-        identities: key files to try.
-        identities_only: of an agent's keys, try only those in `identities`.
-        proxy_command: a ProxyCommand that carries the connection; None = a plain one.
-        host_key_algorithms: `HostKeyAlgorithms`; empty = all.
-        least_rsa_bits: of an RSA key that the host shows.
-        unfollowed: lines of the SSH configuration to report where their stage fails.
-    """
-
-    alias: str
-    host: str
+    alias: str  # as the cluster file or the ProxyJump line calls it
+    host: str  # the address to connect to, as seen from the hop before
     port: int
     user: str
-    key_names: tuple[str, ...]
-    identities: tuple[str, ...]
-    identities_only: bool
+    key_names: tuple[str, ...]  # the names of the host in known hosts files
+    identities: tuple[str, ...]  # key files to try
+    identities_only: bool  # of an agent's keys, try only those in `identities`
     known_hosts: tuple[str, ...]
     use_agent: bool
-    proxy_command: str | None = None
-    host_key_algorithms: str = ""
-    least_rsa_bits: int = 0
-    unfollowed: Unfollowed = ()
+    proxy_command: str | None = None  # a ProxyCommand that carries the connection; None = a plain one
+    host_key_algorithms: str = ""  # `HostKeyAlgorithms`; empty = all
+    least_rsa_bits: int = 0  # of an RSA key that the host shows
+    unfollowed: Unfollowed = ()  # lines of the SSH configuration to report where their stage fails
 
     def __post_init__(self) -> None:
         """Refuse an invalid host or user, such as a HostName of the SSH configuration."""
