@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias, assert_never
 
 from orchestrator.engine import succession
+from orchestrator.engine.grid import check_node_step
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
-from orchestrator.engine.phases import check_node_step, check_run_step
+from orchestrator.engine.phases import check_run_step
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, NodeProgress, Nodes, ShardTaken
 from orchestrator.engine.state import (
     CLUSTER,

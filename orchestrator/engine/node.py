@@ -1,27 +1,20 @@
-"""The state machine of one node: what state is it in, and what is the next step?
+"""What one node does next: its move by the `grid`, and what each move does.
 
-`TABLE` has the next move for each phase, goal and `Sight`: what a reading shows of the node. It is complete,
-and no other code decides about a node. It is level-triggered: it may be read at any time and after any crash,
-and depends only on the state and the reading.
-
-A rescue and a stand-down have no code of their own. They change the goal to `BRING_UP`: no node is stopped,
-no hook runs, no host is tuned, and every node that is down is started. Skipped work stays owed, and the node
-gets another turn.
-
-`turn` follows the table as far as one reading goes. Moves that need the whole run (STOP, REJOIN, FINISH,
-UNDO, OURS) are left to `run` and `admit`.
+The grid is level-triggered: it may be read at any time and after any crash, and depends only on the state
+and the reading. `turn` follows it as far as one reading goes. Moves that need the whole run (STOP, REJOIN,
+FINISH, UNDO, OURS) are left to `run` and `admit`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Final
 
 from orchestrator.engine import limits, upgrade
+from orchestrator.engine.grid import PHASES_WITH, Move, Sight, move_of
 from orchestrator.engine.progress import Mark, NodeProgress
-from orchestrator.engine.sight import Sight, lives_on, sight
+from orchestrator.engine.sight import lives_on, sight
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
@@ -34,128 +27,6 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.work_event import StartFailed
 
 
-class Move(Enum):
-    """The next move. Moves named after a phase enter it, and the table is read again in the same decision."""
-
-    __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
-
-    REST = "do nothing; only the limits of the run apply"
-    STOP = "a candidate: the run stops it when its wave may go; enter REJOINED if no work is owed"
-    TO_STOPPED = "enter STOPPED"
-    TO_STARTING = "enter STARTING"
-    TO_REJOINED = "enter REJOINED, and record its process"
-    WORK = "do the owed work: hooks, install steps, tuning, then the reboot; then enter STARTING"
-    START = "send a start, again after 5 s; enter FAILED after three starts, or at `deadlines.start`"
-    REJOIN = "enter REJOINED once enough readings agree"
-    FINISH = "wait for its copies, run `after_recovery` hooks; enter RECOVERED, or PENDING if work is owed"
-    UNDO = "run `after_recovery` hooks if `before_stop` hooks ran"
-    UNDONE = "the stop was not done: enter PENDING, or REJOINED if no work is owed"
-    OURS = "if a lost stop of this run took it down: enter STARTING, once its host or enough readings show it"
-    OURS_OR_FLIP = "as `ours`; if no stop of this run took it down: a second failure"
-    AWAIT_STOP = "wait `deadlines.stop`, then stand down"
-    AWAIT_DOUBT = "wait for the effect of the command; at its limit stand down"
-    AWAIT_HOST = "wait 30 s for its host, then enter STARTING"
-    AWAIT_START = "wait for the effect of the command; at its limit enter FAILED"
-    AWAIT_JOIN = "wait `deadlines.start` and `deadlines.rejoin`, then enter FAILED"
-    AWAIT_RETURN = "wait `deadlines.rejoin`, then stand down"
-
-
-_PENDING, _STOPPING, _STOPPED = NodePhase.PENDING, NodePhase.STOPPING, NodePhase.STOPPED
-_STARTING, _REJOINED = NodePhase.STARTING, NodePhase.REJOINED
-_RECOVERED, _FAILED, _SKIPPED = NodePhase.RECOVERED, NodePhase.FAILED, NodePhase.SKIPPED
-
-TABLE: Final[Mapping[NodePhase, Mapping[Sight, tuple[Move, Move]]]] = {
-    # phase: sight: (goal RESTART, goal BRING_UP)
-    _PENDING: {
-        Sight.STOPPING: (Move.OURS, Move.OURS),
-        Sight.AWAY: (Move.OURS, Move.OURS),
-        Sight.DOUBT: (Move.REST, Move.REST),
-        Sight.SAME: (Move.STOP, Move.UNDO),
-        Sight.NEW: (Move.TO_REJOINED, Move.UNDO),
-        Sight.COMING: (Move.REST, Move.REST),
-        Sight.LEFT: (Move.OURS, Move.OURS),
-        Sight.UNKNOWN: (Move.REST, Move.REST),
-    },
-    _STOPPING: {
-        Sight.STOPPING: (Move.AWAIT_STOP, Move.TO_STARTING),
-        Sight.AWAY: (Move.TO_STOPPED, Move.TO_STOPPED),
-        Sight.DOUBT: (Move.AWAIT_STOP, Move.TO_STARTING),
-        Sight.SAME: (Move.UNDONE, Move.UNDONE),
-        Sight.NEW: (Move.TO_STARTING, Move.TO_STARTING),
-        Sight.COMING: (Move.AWAIT_STOP, Move.TO_STARTING),
-        Sight.LEFT: (Move.AWAIT_STOP, Move.TO_STARTING),
-        Sight.UNKNOWN: (Move.AWAIT_STOP, Move.TO_STARTING),
-    },
-    _STOPPED: {
-        Sight.STOPPING: (Move.AWAIT_DOUBT, Move.TO_STARTING),
-        Sight.AWAY: (Move.WORK, Move.TO_STARTING),
-        Sight.DOUBT: (Move.AWAIT_DOUBT, Move.TO_STARTING),
-        Sight.SAME: (Move.AWAIT_HOST, Move.TO_STARTING),
-        Sight.NEW: (Move.TO_STARTING, Move.TO_STARTING),
-        Sight.COMING: (Move.TO_STARTING, Move.TO_STARTING),
-        Sight.LEFT: (Move.AWAIT_HOST, Move.TO_STARTING),
-        Sight.UNKNOWN: (Move.AWAIT_HOST, Move.TO_STARTING),
-    },
-    _STARTING: {
-        Sight.STOPPING: (Move.START, Move.START),
-        Sight.AWAY: (Move.START, Move.START),
-        Sight.DOUBT: (Move.AWAIT_START, Move.AWAIT_START),
-        Sight.SAME: (Move.UNDONE, Move.UNDONE),
-        Sight.NEW: (Move.REJOIN, Move.REJOIN),
-        Sight.COMING: (Move.AWAIT_JOIN, Move.AWAIT_JOIN),
-        Sight.LEFT: (Move.START, Move.START),
-        Sight.UNKNOWN: (Move.START, Move.START),
-    },
-    _REJOINED: {
-        Sight.STOPPING: (Move.AWAIT_RETURN, Move.REST),
-        Sight.AWAY: (Move.OURS_OR_FLIP, Move.TO_STARTING),
-        Sight.DOUBT: (Move.AWAIT_RETURN, Move.REST),
-        Sight.SAME: (Move.FINISH, Move.UNDO),
-        Sight.NEW: (Move.TO_REJOINED, Move.TO_REJOINED),
-        Sight.COMING: (Move.AWAIT_RETURN, Move.REST),
-        Sight.LEFT: (Move.OURS_OR_FLIP, Move.TO_STARTING),
-        Sight.UNKNOWN: (Move.AWAIT_RETURN, Move.REST),
-    },
-    _RECOVERED: {
-        Sight.STOPPING: (Move.OURS, Move.OURS),
-        Sight.AWAY: (Move.OURS, Move.OURS),
-        Sight.DOUBT: (Move.REST, Move.REST),
-        Sight.SAME: (Move.REST, Move.REST),
-        Sight.NEW: (Move.REST, Move.REST),
-        Sight.COMING: (Move.REST, Move.REST),
-        Sight.LEFT: (Move.OURS, Move.OURS),
-        Sight.UNKNOWN: (Move.REST, Move.REST),
-    },
-    _FAILED: {
-        Sight.STOPPING: (Move.REST, Move.REST),
-        Sight.AWAY: (Move.REST, Move.REST),
-        Sight.DOUBT: (Move.REST, Move.REST),
-        Sight.SAME: (Move.REST, Move.REST),
-        Sight.NEW: (Move.TO_REJOINED, Move.TO_REJOINED),
-        Sight.COMING: (Move.REST, Move.REST),
-        Sight.LEFT: (Move.REST, Move.REST),
-        Sight.UNKNOWN: (Move.REST, Move.REST),
-    },
-    _SKIPPED: {
-        Sight.STOPPING: (Move.OURS, Move.OURS),
-        Sight.AWAY: (Move.OURS, Move.OURS),
-        Sight.DOUBT: (Move.REST, Move.REST),
-        Sight.SAME: (Move.UNDO, Move.UNDO),
-        Sight.NEW: (Move.UNDO, Move.UNDO),
-        Sight.COMING: (Move.REST, Move.REST),
-        Sight.LEFT: (Move.OURS, Move.OURS),
-        Sight.UNKNOWN: (Move.REST, Move.REST),
-    },
-}
-"""The whole table: eight phases, eight sights, two goals."""
-
-
-def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
-    """The cell of the table."""
-    restart, bring_up = TABLE[phase][sight]
-    return restart if goal is Goal.RESTART else bring_up
-
-
 def stirring(situation: Situation) -> tuple[NodeProgress, ...]:
     """The nodes that this reading may move: most nodes of a cluster are done, or wait for their turn.
 
@@ -164,7 +35,7 @@ def stirring(situation: Situation) -> tuple[NodeProgress, ...]:
     """
     nodes, view = situation.state.nodes, situation.view
     awake = nodes.of(Mark.AWAKE)
-    reborn = _reborn(nodes.of(_PENDING), view.members) if view else ()
+    reborn = _reborn(nodes.of(NodePhase.PENDING), view.members) if view else ()
     return nodes.in_order({node.name: node for node in (*awake, *reborn)}.values()) if reborn else awake
 
 
@@ -184,15 +55,8 @@ def _reborn(waiting: tuple[NodeProgress, ...], members: Mapping[NodeName, Node])
 
 def next_to(move: Move, situation: Situation) -> tuple[NodeProgress, ...]:
     """The nodes for which the table has this move by this reading."""
-    waiting = situation.state.nodes_in(*_WITH[move])
+    waiting = situation.state.nodes_in(*PHASES_WITH[move])
     return tuple(node for node in waiting if is_next(move, situation, node))
-
-
-_WITH: Final = {
-    move: tuple(phase for phase, row in TABLE.items() if any(move in cells for cells in row.values()))
-    for move in Move
-}
-"""The phases in which the table has each move."""
 
 
 def is_next(move: Move, situation: Situation, node: NodeProgress) -> bool:
@@ -296,7 +160,7 @@ def _unproven(node: NodeProgress, seen: Sight) -> tuple[Event, ...]:
 
     Something may have started its process between the reading and the hook, which then ran beside it.
     """
-    if node.phase is not _STOPPED or node.unproven is None or seen is Sight.AWAY:
+    if node.phase is not NodePhase.STOPPED or node.unproven is None or seen is Sight.AWAY:
         return ()
     return (HookUnproven(node=node.name, number=node.unproven),)
 
@@ -428,11 +292,12 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
         return _Did(flip=overdue, overdue=True)
     machine = situation.machine(node)
     sights = {one.name: sight(situation, one) for one in machine}
-    up = [one for one in machine if one.phase not in (_STOPPING, _STOPPED)]
-    up += [one for one in machine if one.phase is _STOPPED and sights[one.name] in (Sight.NEW, Sight.COMING)]
+    up = [one for one in machine if one.phase not in (NodePhase.STOPPING, NodePhase.STOPPED)]
+    stopped = [one for one in machine if one.phase is NodePhase.STOPPED]
+    up += [one for one in stopped if sights[one.name] in (Sight.NEW, Sight.COMING)]
     if up or situation.state.process.lease_lost is not None:
         return _Did(enter=NodePhase.STARTING, why="its host is not rebooted in this wave")
-    ready = [one for one in machine if one.phase is _STOPPED and sights[one.name] is Sight.AWAY]
+    ready = [one for one in stopped if sights[one.name] is Sight.AWAY]
     if len(ready) < len(machine) or any(_while_down(one) for one in machine):
         return _WAIT
     first, *others = machine

@@ -1,9 +1,10 @@
-"""The legal steps, and what each phase of a run reads and watches: data that the code and the docs read.
+"""The legal steps of a run, and what each phase of it reads and watches: data that code and docs read.
 
 A run begins in PREPARING and ends in ENDED. A wave goes from GATED to SETTLED, and every phase has a step
 to STANDING_DOWN. Only stops are behind predicates: none bars a start or a restore.
 
 `resume` and `restore` are no steps: they continue in the phase that fits what the journal says of the nodes.
+Those of a node follow from its `grid`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from enum import Enum, auto
 from typing import Final
 
 from orchestrator.errors import SafetyViolation
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import EVERYTHING, Look
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.phase import Phase
 
 RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
     # DOWN, here and below: a lost stop of ours was done late, and the node has to be started.
@@ -40,39 +40,6 @@ RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
     Phase.STANDING_DOWN: frozenset({Phase.ENDED}),
     Phase.ENDED: frozenset(),
 }
-
-NODE_STEPS: Final[Mapping[NodePhase, frozenset[NodePhase]]] = {
-    # STARTING, here and from RECOVERED and SKIPPED: a lost stop of ours was done late.
-    # REJOINED: it was restarted outside this run, or has no owed work any more.
-    NodePhase.PENDING: frozenset(
-        {NodePhase.STOPPING, NodePhase.STARTING, NodePhase.REJOINED, NodePhase.SKIPPED}
-    ),
-    # STARTING: it came up by itself, or it is brought up without hooks and tuning (rescue, stand-down).
-    NodePhase.STOPPING: frozenset(
-        {NodePhase.STOPPED, NodePhase.STARTING, NodePhase.PENDING, NodePhase.REJOINED}
-    ),
-    NodePhase.STOPPED: frozenset({NodePhase.STARTING}),
-    # PENDING: its stop was never done: it still lives the same life.
-    NodePhase.STARTING: frozenset({NodePhase.REJOINED, NodePhase.FAILED, NodePhase.PENDING}),
-    # REJOINED: restarted once more, outside this run. PENDING: it still has owed work.
-    NodePhase.REJOINED: frozenset(
-        {NodePhase.RECOVERED, NodePhase.PENDING, NodePhase.STARTING, NodePhase.REJOINED}
-    ),
-    # A FAILED node may be started again (`--retry-failed`), come back by itself, or be skipped.
-    NodePhase.FAILED: frozenset({NodePhase.REJOINED}),
-    NodePhase.RECOVERED: frozenset({NodePhase.STARTING}),
-    NodePhase.SKIPPED: frozenset({NodePhase.STARTING}),
-}
-
-NODE_STEPS_BY_COMMAND: Final[Mapping[NodePhase, Mapping[NodePhase, str]]] = {
-    NodePhase.FAILED: {
-        NodePhase.STOPPED: "resume --retry-failed",
-        NodePhase.SKIPPED: "resume --skip",
-        NodePhase.STARTING: "restore",
-    },
-    NodePhase.PENDING: {NodePhase.SKIPPED: "resume --skip"},
-}
-"""Steps that follow from the command with which a later process continues, and from no reading."""
 
 MAY_WAIT_WITHHELD: Final = frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.STANDING_DOWN})
 """The only phases in which allocation may be disabled. In all others the cluster heals."""
@@ -145,13 +112,3 @@ def check_run_step(old: Phase, new: Phase) -> None:
     """
     if new not in RUN_STEPS[old]:
         raise SafetyViolation(f"a run may not go from {old.value} to {new.value}")
-
-
-def check_node_step(node: NodeName, old: NodePhase, new: NodePhase) -> None:
-    """Refuse an illegal step of a node.
-
-    Raises:
-        SafetyViolation: the step is not in the table.
-    """
-    if new not in NODE_STEPS[old]:
-        raise SafetyViolation(f"node {node} may not go from {old.value} to {new.value}")

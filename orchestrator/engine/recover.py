@@ -18,8 +18,9 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, question_of, refusals
+from orchestrator.engine.grid import Move
 from orchestrator.engine.kinds.predicates import hold_in_brief
-from orchestrator.engine.node import RETURNS, Move, debt_in_words, is_next
+from orchestrator.engine.node import RETURNS, debt_in_words, is_next
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import RETRY_SECONDS, Decision, Situation, act, note, stand_down, wait
 from orchestrator.engine.state import RecoveringWave, RunState

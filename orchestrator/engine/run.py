@@ -13,14 +13,15 @@ from typing import Final
 
 from orchestrator.engine import admit, beginning, changes, limits, recover, refusals, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
+from orchestrator.engine.grid import Move, Sight
 from orchestrator.engine.kinds.every_kind import not_listed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import by_same_reason, hold_in_brief, hold_in_words
 from orchestrator.engine.left_over import left_over, texts
-from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
+from orchestrator.engine.node import Turn, is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
 from orchestrator.engine.phases import READS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, Mark, NodeProgress
-from orchestrator.engine.sight import Sight, sight
+from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     POLL_SECONDS,

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
 from orchestrator.engine import limits
+from orchestrator.engine.grid import Sight
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.situation import Situation
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import Verb
 from orchestrator.model.reading import Unknown
-
-
-class Sight(Enum):
-    """What a reading shows of a node. The first one that fits, in this order, is the sight."""
-
-    __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
-
-    STOPPING = "the host says that its service is stopping"
-    AWAY = "the host says that its process is gone, and no reboot is awaited"
-    DOUBT = "a stop or a reboot was sent that may still take effect"
-    SAME = "a member, with the process that the run has recorded"
-    NEW = "a member, with another process"
-    COMING = "its service runs or starts, and the node is not a member yet"
-    LEFT = "not a member, and its host does not answer"
-    UNKNOWN = "the reading does not show it"
-
 
 _GONE: Final = (ServiceState.STOPPED, ServiceState.FAILED)
 """The process is gone: a unit whose exit status does not count as success is "failed" after a clean stop."""

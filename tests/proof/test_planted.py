@@ -54,21 +54,21 @@ def test_a_predicate_that_is_gone_is_named() -> None:
 
 _PLANTING = r"""
 import sys
-from orchestrator.engine import node
+from orchestrator.engine import grid, node
 from tests.proof.planting import Defect, NotPlantedError, plant
 
-def planted(text):
-    return plant(Defect(name="it", says="", run=0, changes={"orchestrator/engine/node.py": text}))
+def planted(module, text):
+    return plant(Defect(name="it", says="", run=0, changes={f"orchestrator/engine/{module}.py": text}))
 
-held = node.move_of
-confirm = planted("-    restart, bring_up = TABLE[phase][sight]\n+    restart = bring_up = Move.UNDO\n")
+held = grid.move_of
+confirm = planted("grid", "-    return GRIDS[goal][phase][sight]\n+    return Move.UNDO\n")
 try:
     confirm()
 except NotPlantedError as error:
     print(error)
 print(held(None, None, None))
 confirm()
-confirm = planted("-RETURNS: Final = 3\n+RETURNS: Final = 5\n")
+confirm = planted("node", "-RETURNS: Final = 3\n+RETURNS: Final = 5\n")
 print(node.RETURNS, sys.modules["orchestrator.engine.node"].RETURNS)
 confirm()
 """

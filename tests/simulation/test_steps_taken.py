@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from orchestrator.engine.phases import NODE_STEPS, RUN_STEPS
+from orchestrator.engine.grid import NODE_STEPS
+from orchestrator.engine.phases import RUN_STEPS
 from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.runs.simulated import Simulation

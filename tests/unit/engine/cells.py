@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from orchestrator.engine.grid import Sight
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.node import Turn, turn
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
-from orchestrator.engine.sight import Sight
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import Absence
 from orchestrator.model.action import action_name

@@ -11,7 +11,8 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.engine.fold import owed_by
-from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, NODE_STEPS_BY_COMMAND, READS, RUN_STEPS
+from orchestrator.engine.grid import NODE_STEPS, NODE_STEPS_BY_COMMAND
+from orchestrator.engine.phases import MAY_WAIT_WITHHELD, READS, RUN_STEPS
 from orchestrator.engine.progress import FINAL_NODE_PHASES, Mark, NodeProgress, Nodes
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation

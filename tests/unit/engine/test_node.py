@@ -10,9 +10,10 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.node import TABLE, Move, is_ours
+from orchestrator.engine.grid import GRIDS, NODE_STEPS, Move, Sight
+from orchestrator.engine.node import is_ours
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
-from orchestrator.engine.sight import Sight, sight
+from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import Absence
 from orchestrator.errors import SafetyViolation
@@ -123,7 +124,8 @@ def test_a_new_process_finds_each_node_in_the_same_cell() -> None:
 
 # What follows in each cell ------------------------------------
 
-RECORDED: Final = Path(__file__).parents[2] / "data" / "cells.txt"
+DATA: Final = Path(__file__).parents[2] / "data"
+RECORDED: Final = DATA / "cells.txt"
 REWRITE: Final = "ORCHESTRATE_REWRITE_GOLDEN"
 BY_THE_RUN: Final = {Move.STOP, Move.REJOIN, Move.FINISH, Move.UNDO, Move.OURS, Move.OURS_OR_FLIP}
 HEAD: Final = (
@@ -138,9 +140,22 @@ def _does(phase: NodePhase, shown: Sight, goal: Goal, since: float) -> str:
     return effect(told) or (told.move.name if told.move in BY_THE_RUN else "-")
 
 
-def test_the_table_is_complete_and_every_cell_does_as_recorded() -> None:
+def test_the_grid_has_the_cells_that_are_recorded() -> None:
+    """Each of the 128, and the steps that follow: recorded apart, since a grid is read from a text."""
+    cells = [
+        f"{phase.value} | {shown.name} | {' | '.join(GRIDS[goal][phase][shown].name for goal in Goal)}"
+        for phase, shown in product(NodePhase, Sight)
+    ]
+    steps = [
+        f"{phase.value} | {' '.join(new.value for new in NodePhase if new in NODE_STEPS[phase])}"
+        for phase in NodePhase
+    ]
+    head, then = "phase | sight | RESTART | BRING_UP", "phase | phases that may follow"
+    assert (DATA / "node_grid.txt").read_text() == "\n".join((head, *cells, "", then, *steps, ""))
+
+
+def test_every_cell_does_as_recorded() -> None:
     """At once and once every limit is over, of the phase and of being absent."""
-    assert [(phase, shown) for phase in TABLE for shown in TABLE[phase]] == list(product(NodePhase, Sight))
     for phase, shown, goal in CELLS:
         asked = cell(phase, shown, goal)
         assert sight(asked, asked.state.nodes[ES2]) is shown
@@ -156,8 +171,7 @@ def test_the_table_is_complete_and_every_cell_does_as_recorded() -> None:
 
 
 def test_a_cycle_of_moves_is_a_defect_and_no_endless_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    cycle = (Move.TO_REJOINED, Move.TO_REJOINED)
-    monkeypatch.setitem(TABLE[REJOINED], Sight.AWAY, cycle)
+    monkeypatch.setitem(GRIDS[Goal.RESTART][REJOINED], Sight.AWAY, Move.TO_REJOINED)
     with pytest.raises(SafetyViolation, match="cycle"):
         turned(situation(node_in(REJOINED), "gone", "absent"))
 
