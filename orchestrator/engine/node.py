@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from orchestrator.engine import limits, upgrade
+from orchestrator.engine import limits, work
 from orchestrator.engine.grid import PHASES_WITH, Move, Sight, move_of
+from orchestrator.engine.limits import Limit
 from orchestrator.engine.progress import Mark, NodeProgress
 from orchestrator.engine.sight import lives_on, sight
-from orchestrator.engine.situation import RETRY_SECONDS, Situation
-from orchestrator.engine.tuning import tuned
+from orchestrator.engine.situation import RETRY_SECONDS, NodeStep, Situation
+from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
-from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
+from orchestrator.model.action import StartNode, StopNode
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
 from orchestrator.model.frozen import for_the_same_objects
-from orchestrator.model.phase import REBOOT, RESTART, TUNING, Goal, NodePhase, Verb, Work, in_order
-from orchestrator.model.reading import Unknown
+from orchestrator.model.phase import RESTART, Goal, NodePhase, in_order
+from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.work_event import StartFailed
 
 
@@ -65,7 +67,7 @@ def is_next(move: Move, situation: Situation, node: NodeProgress) -> bool:
 
 
 _TRIES: Final = 3
-"""Starts that count before a node is given up, and reboots before the run stands down."""
+"""Starts that count before a node is given up."""
 
 RETURNS: Final = 3
 """How often a node may come back with owed work in one attempt: something else keeps starting it."""
@@ -74,43 +76,11 @@ _STEPS: Final = 6
 """Steps of one node in one decision: more would be a cycle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """The result of one reading for a node.
-
-    Attributes:
-        node: as it is after `events`.
-        move: the last move of the table; if `turn` acts itself, the move that it made.
-        flip: the reason to stand down; None = the run continues.
-        overdue: the reason is that the time of this node is over.
-    """
-
-    node: NodeProgress
-    sight: Sight
-    move: Move
-    events: tuple[Event, ...] = ()
-    actions: tuple[HostAction, ...] = ()
-    flip: str | None = None
-    overdue: bool = False
+_WAIT: Final = NodeStep()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Did:
-    """What a move does at once: enter a phase, act, or flip; all empty = it waits."""
-
-    enter: NodePhase | None = None
-    why: str = ""
-    events: tuple[Event, ...] = ()
-    actions: tuple[HostAction, ...] = ()
-    flip: str | None = None
-    overdue: bool = False
-
-
-_WAIT: Final = _Did()
-
-
-def turn(situation: Situation, node: NodeProgress) -> Turn:
-    """Follow the table from the node's phase, as far as this reading allows."""
+def turn(situation: Situation, node: NodeProgress) -> NodeStep:
+    """Follow the grid from the node's phase, as far as this reading allows."""
     events: list[Event] = []
     for _ in range(_STEPS):
         seen = sight(situation, node)
@@ -120,23 +90,16 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
             situation = situation.after(failed)
             node = situation.state.nodes[node.name]
         move = move_of(node.phase, seen, situation.goal(node))
-        did = _DO[move](situation, node) if move in _DO else _WAIT
-        events += did.events
-        if did.enter is not None:
-            steps = (*_unproven(node, seen), _step(situation, node, did.enter, did.why))
-            events += steps
-            situation = situation.after(*did.events, *steps)
-            node = situation.state.nodes[node.name]
-        if did.enter is None or did.flip is not None:
-            return Turn(
-                node=node,
-                sight=seen,
-                move=move,
-                events=tuple(events),
-                actions=did.actions,
-                flip=did.flip,
-                overdue=did.overdue,
-            )
+        step = _DO[move](situation, node) if move in _DO else _WAIT
+        events += step.events
+        if step.enter is None:
+            return replace(step, events=tuple(events))
+        entering = (*_unproven(node, seen), _entered(situation, node, step.enter, step.why))
+        events += entering
+        if step.flip is not None:
+            return replace(step, events=tuple(events))
+        situation = situation.after(*step.events, *entering)
+        node = situation.state.nodes[node.name]
     raise SafetyViolation(f"the moves of {node.name} make a cycle in {node.phase.value}")
 
 
@@ -165,7 +128,7 @@ def _unproven(node: NodeProgress, seen: Sight) -> tuple[Event, ...]:
     return (HookUnproven(node=node.name, number=node.unproven),)
 
 
-def _step(situation: Situation, node: NodeProgress, enter: NodePhase, why: str) -> Event:
+def _entered(situation: Situation, node: NodeProgress, enter: NodePhase, why: str) -> Event:
     if enter is not NodePhase.REJOINED:
         return node_phase(node.name, node.phase, enter, why=why)
     return rejoined(situation, node, why=why)
@@ -192,18 +155,18 @@ def _said(situation: Situation, node: NodeProgress) -> str:
 # What each move does ------------------------------------
 
 
-def _stop(_situation: Situation, node: NodeProgress) -> _Did:
+def _stop(_situation: Situation, node: NodeProgress) -> NodeStep:
     """The run sends the stop itself, once a wave is admitted. A node without owed work has no turn."""
-    return _WAIT if node.work else _Did(enter=NodePhase.REJOINED, why="there is nothing to restore on it")
+    return _WAIT if node.work else NodeStep(enter=NodePhase.REJOINED, why="there is nothing to restore on it")
 
 
-def _to_stopped(situation: Situation, node: NodeProgress) -> _Did:
+def _to_stopped(situation: Situation, node: NodeProgress) -> NodeStep:
     """Not while the cluster has the same process: a service may end without it, and work would be done on it.
 
     As where a signal ends `docker run`, and its container runs on. An old list soon has it no more.
     """
     if situation.goal(node) is Goal.BRING_UP or not lives_on(situation, node):
-        return _Did(enter=NodePhase.STOPPED, why=_said(situation, node))
+        return NodeStep(enter=NodePhase.STOPPED, why=_said(situation, node))
     limit = limits.stop(situation.state, node)
     if not limit.is_over(situation.seen.at):
         return _WAIT
@@ -211,129 +174,52 @@ def _to_stopped(situation: Situation, node: NodeProgress) -> _Did:
         f"{node.name} did not stop within {limit.seconds:.0f} s: its service has ended"
         f" ({_said(situation, node)}), and the cluster still has its process"
     )
-    return _Did(flip=why, overdue=True)
+    return NodeStep(flip=why, overdue=True)
 
 
-def _to_starting(situation: Situation, node: NodeProgress) -> _Did:
+def _to_starting(situation: Situation, node: NodeProgress) -> NodeStep:
     if situation.goal(node) is Goal.BRING_UP:
         why = "rescue" if node.goal is Goal.BRING_UP else "standing down"
     else:
         why = "came up before it was started"
-    return _Did(enter=NodePhase.STARTING, why=why)
+    return NodeStep(enter=NodePhase.STARTING, why=why)
 
 
-def _to_rejoined(_situation: Situation, node: NodeProgress) -> _Did:
+def _to_rejoined(_situation: Situation, node: NodeProgress) -> NodeStep:
     why = {
         NodePhase.PENDING: "restarted outside this run",
         NodePhase.FAILED: "repaired outside this run",
         NodePhase.REJOINED: "restarted again outside this run",
     }[node.phase]
-    return _Did(enter=NodePhase.REJOINED, why=why)
+    return NodeStep(enter=NodePhase.REJOINED, why=why)
 
 
-def _undone(_situation: Situation, node: NodeProgress) -> _Did:
+def _undone(_situation: Situation, node: NodeProgress) -> NodeStep:
     why = "its stop was not done: its process is still the same"
-    return _Did(enter=NodePhase.PENDING if node.work else NodePhase.REJOINED, why=why)
+    return NodeStep(enter=NodePhase.PENDING if node.work else NodePhase.REJOINED, why=why)
 
 
-def _work(situation: Situation, node: NodeProgress) -> _Did:
-    """Hooks, install steps, then tuning: the process is down, so a change applies from its first page on.
-
-    While another member is missing no work begins: either it comes back soon, or this node is started first.
-    """
+def _work(situation: Situation, node: NodeProgress) -> NodeStep:
+    """While another member is missing no work begins: it comes back soon, or this node is started first."""
     if node.work - {RESTART} and situation.absent_members:
-        return _await_host(situation, node)
-    numbers = sorted(item.number for item in node.owed if item.work is Work.HOOK)
-    if numbers:
-        return _hook(situation, node, numbers[0])
-    if any(item.work is Work.INSTALL for item in node.owed):
-        return _install(situation, node)
-    if TUNING in node.owed:
-        done = tuned(situation, node)
-        if not done.over:
-            return _Did(events=done.events, actions=done.actions, flip=done.flip)
-        after = situation.after(*done.events)
-        rest = _work(after, after.state.nodes[node.name])
-        return replace(rest, events=(*done.events, *rest.events))
-    if REBOOT in node.owed:
-        return _reboot(situation, node)
-    return _Did(enter=NodePhase.STARTING)
+        return _await(situation, node, Move.AWAIT_HOST)
+    return work.owed_work(situation, node)
 
 
-def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
-    hook = situation.policy.hooks.while_stopped[number]
-    action = RunHook(node=node.name, moment=Moment.WHILE_STOPPED, number=number, hook=hook)
-    failure = situation.state.failure_of(action)
-    if failure and not situation.is_sent_again(failure):
-        return _Did(flip=f"hook while_stopped on {node.name}: {failure.reason}")
-    if failure and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
-        return _WAIT
-    return _Did(actions=(action,))
-
-
-def _install(situation: Situation, node: NodeProgress) -> _Did:
-    step = upgrade.install(situation, node)
-    did = _Did(events=step.events, actions=step.actions, flip=step.flip, overdue=step.overdue)
-    if step.flip is not None or not step.events:
-        return did
-    after = situation.after(*step.events)
-    rest = _work(after, after.state.nodes[node.name])
-    return replace(rest, events=(*step.events, *rest.events))
-
-
-def _reboot(situation: Situation, node: NodeProgress) -> _Did:
-    """One reboot for all nodes of a machine, when each is stopped and needs no hook or tuning while down.
-
-    If a node of the machine is up, the reboot waits for another turn, in which all of them are stopped first.
-    It also waits if the lease is lost, since another run may be at work.
-    """
-    overdue = _reboot_overdue(situation, node)
-    if overdue is not None:
-        return _Did(flip=overdue, overdue=True)
-    machine = situation.machine(node)
-    sights = {one.name: sight(situation, one) for one in machine}
-    up = [one for one in machine if one.phase not in (NodePhase.STOPPING, NodePhase.STOPPED)]
-    stopped = [one for one in machine if one.phase is NodePhase.STOPPED]
-    up += [one for one in stopped if sights[one.name] in (Sight.NEW, Sight.COMING)]
-    if up or situation.state.process.lease_lost is not None:
-        return _Did(enter=NodePhase.STARTING, why="its host is not rebooted in this wave")
-    ready = [one for one in stopped if sights[one.name] is Sight.AWAY]
-    if len(ready) < len(machine) or any(_while_down(one) for one in machine):
-        return _WAIT
-    first, *others = machine
-    if node.name != first.name:
-        return _WAIT
-    action = RebootHost(node=first.name, also=tuple(other.name for other in others))
-    failure = situation.state.failure_of(action)
-    if node.reboots >= _TRIES:
-        said = failure.reason if failure else "the same boot each time"
-        return _Did(flip=f"the host of {node.name} was asked to reboot {_TRIES} times: {said}")
-    if failure and not failure.in_doubt and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
-        return _WAIT
-    return _Did(actions=(action,))
-
-
-def _while_down(node: NodeProgress) -> bool:
-    """Whether it still needs work that comes before the reboot."""
-    return any(item.work in (Work.HOOK, Work.INSTALL, Work.TUNING) for item in node.owed)
-
-
-def _start(situation: Situation, node: NodeProgress) -> _Did:
+def _start(situation: Situation, node: NodeProgress) -> NodeStep:
     """Only starts that the host answered while the process was gone count as tries.
 
     Its limit ends a node only after a start that was sent in that time: one may be in doubt for longer.
     """
-    barred = upgrade.barring_start(situation, node)
+    barred = work.barring_start(situation, node)
     if barred is not None:
         limit = limits.install(situation.state, node)
         said = f"it was not started, since {barred}"
         return _fail(node, said, overdue=True) if limit.is_over(situation.seen.at) else _WAIT
     host = situation.seen.host(node.name)
-    ended = None if isinstance(host, Unknown) else upgrade.given_up(host, node)
+    ended = None if isinstance(host, Unknown) else work.given_up(host, node)
     if ended is not None:
-        after = situation.after(ended)
-        rest = _start(after, after.state.nodes[node.name])
-        return replace(rest, events=(ended, *rest.events))
+        return work.then(situation, node, (ended,), _start)
     limit = limits.start(situation.state, node)
     if situation.now - node.start_sent <= RETRY_SECONDS:
         return _WAIT
@@ -343,7 +229,11 @@ def _start(situation: Situation, node: NodeProgress) -> _Did:
         why = f"it did not start within {limit.seconds:.0f} s: {_said(situation, node)}"
         return _fail(node, why, overdue=True)
     away = sight(situation, node) is Sight.AWAY
-    return _Did(actions=(StartNode(node=node.name, counts=away),))
+    # The run that took the lease starts those that its record lists, and may start one that is not seen down.
+    deposed = situation.state.process.deposed
+    if deposed is not None and (not away or node.name in deposed.in_hand):
+        return _WAIT
+    return NodeStep(actions=(StartNode(node=node.name, counts=away),))
 
 
 def _start_failure(situation: Situation, node: NodeProgress) -> str:
@@ -351,70 +241,53 @@ def _start_failure(situation: Situation, node: NodeProgress) -> str:
     return failure.reason if failure else _said(situation, node)
 
 
-def _fail(node: NodeProgress, why: str, *, overdue: bool = False) -> _Did:
+def _fail(node: NodeProgress, why: str, *, overdue: bool = False) -> NodeStep:
     """FAILED, and the run stands down, unless it does so already."""
-    return _Did(enter=NodePhase.FAILED, why=why, flip=f"{node.name} failed: {why}", overdue=overdue)
+    return NodeStep(enter=NodePhase.FAILED, why=why, flip=f"{node.name} failed: {why}", overdue=overdue)
 
 
-def _await_stop(situation: Situation, node: NodeProgress) -> _Did:
-    failure = situation.state.failure_of(StopNode(node=node.name))
-    limit = limits.stop(situation.state, node)
-    if not limit.is_over(situation.seen.at):
-        return _WAIT
-    said = failure.reason if failure else _said(situation, node)
-    within = f"within {limit.seconds:.0f} s"
-    return _Did(
-        flip=f"{node.name} did not stop {within} ({said}): a start is queued behind its stop",
-        overdue=True,
-    )
+# What a node waits for ------------------------------------
 
 
-def _await_doubt(situation: Situation, node: NodeProgress) -> _Did:
-    """At the moment of the reading, as in `sight`: the run waits for an open doubt."""
-    limit = limits.stopping(situation.state, node)
-    if not limit.is_over(situation.seen.at):
-        return _WAIT
-    reason = f"{node.name} is still stopping after {limit.seconds:.0f} s: {_said(situation, node)}"
-    return _Did(flip=_reboot_overdue(situation, node) or reason, overdue=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Await:
+    """A wait for the host or the cluster, and what follows at its limit.
+
+    A limit counts to the moment of the reading, as in `sight`: what happened after it was not watched.
+    """
+
+    limit: Callable[[RunState, NodeProgress], Limit | None]
+    says: Callable[[Situation, NodeProgress, Seconds], str]  # why the wait ends, after so many seconds
+    enter: NodePhase | None = None  # FAILED or STARTING; None: the run stands down
 
 
-def _reboot_overdue(situation: Situation, node: NodeProgress) -> str | None:
-    """Why the run no longer waits for a reboot that its host accepted; None while it may still be done."""
-    doubt = node.doubt
-    if doubt is None or doubt.verb is not Verb.REBOOT or not doubt.accepted:
-        return None
-    limit = limits.effect(situation.state, doubt)
-    if not limit.is_over(situation.seen.at) or situation.rebooted(node):
-        return None
-    return f"the host of {node.name} is not back with another boot id after {limit.seconds:.0f} s"
-
-
-def _await_host(situation: Situation, node: NodeProgress) -> _Did:
-    overdue = _reboot_overdue(situation, node)
+def _await(situation: Situation, node: NodeProgress, move: Move) -> NodeStep:
+    overdue = work.reboot_overdue(situation, node) if node.phase is NodePhase.STOPPED else None
     if overdue is not None:
-        return _Did(flip=overdue, overdue=True)
-    limit = limits.host(node)
-    if not limit.is_over(situation.seen.at):
+        return NodeStep(flip=overdue, overdue=True)
+    awaited = _AWAITS[move]
+    limit = awaited.limit(situation.state, node)
+    if limit is None or not limit.is_over(situation.seen.at):
         return _WAIT
-    return _Did(enter=NodePhase.STARTING, why=f"its work could not continue for {limit.seconds:.0f} s")
+    why = awaited.says(situation, node, limit.seconds)
+    if awaited.enter is NodePhase.FAILED:
+        return _fail(node, why, overdue=True)
+    if awaited.enter is not None:
+        return NodeStep(enter=awaited.enter, why=why)
+    return NodeStep(flip=why, overdue=True)
 
 
-def _await_start(situation: Situation, node: NodeProgress) -> _Did:
-    limit = limits.start_in_doubt(situation.state, node)
-    if not limit.is_over(situation.seen.at):
-        return _WAIT
-    why = f"it is not up after {limit.seconds:.0f} s: {_said(situation, node)}"
-    return _fail(node, why, overdue=True)
+def _did_not_stop(situation: Situation, node: NodeProgress, seconds: Seconds) -> str:
+    failure = situation.state.failure_of(StopNode(node=node.name))
+    said = failure.reason if failure else _said(situation, node)
+    return f"{node.name} did not stop within {seconds:.0f} s ({said}): a start is queued behind its stop"
 
 
-def _await_join(situation: Situation, node: NodeProgress) -> _Did:
-    limit = limits.join(situation.state, node)
-    if not limit.is_over(situation.seen.at):
-        return _WAIT
+def _did_not_join(situation: Situation, node: NodeProgress, seconds: Seconds) -> str:
     member = situation.member(node.name) is not None
     lacks = "is not a member with a new process" if member else "is not a member of the cluster"
-    why = f"its service runs ({_said(situation, node)}), and the node {lacks} after {limit.seconds:.0f} s"
-    return _fail(node, f"{why}{_stranger(situation)}", overdue=True)
+    runs = f"its service runs ({_said(situation, node)})"
+    return f"{runs}, and the node {lacks} after {seconds:.0f} s{_stranger(situation)}"
 
 
 def _stranger(situation: Situation) -> str:
@@ -426,19 +299,39 @@ def _stranger(situation: Situation) -> str:
     return f"; {', '.join(strangers[:5])} joined instead: compare `node.name`" if strangers else ""
 
 
-def _await_return(situation: Situation, node: NodeProgress) -> _Did:
-    limit = limits.back(situation.state, node)
-    if limit is None or not limit.is_over(situation.seen.at):
-        return _WAIT
-    why = f"{node.name} has been absent for {limit.seconds:.0f} s after it had rejoined"
-    return _Did(flip=why, overdue=True)
+_AWAITS: Final[Mapping[Move, _Await]] = {
+    Move.AWAIT_STOP: _Await(limit=limits.stop, says=_did_not_stop),
+    Move.AWAIT_DOUBT: _Await(
+        limit=limits.stopping,
+        says=lambda situation, node, seconds: (
+            f"{node.name} is still stopping after {seconds:.0f} s: {_said(situation, node)}"
+        ),
+    ),
+    Move.AWAIT_HOST: _Await(
+        limit=lambda _state, node: limits.host(node),
+        says=lambda _situation, _node, seconds: f"its work could not continue for {seconds:.0f} s",
+        enter=NodePhase.STARTING,
+    ),
+    Move.AWAIT_START: _Await(
+        limit=limits.start_in_doubt,
+        says=lambda situation, node, seconds: f"it is not up after {seconds:.0f} s: {_said(situation, node)}",
+        enter=NodePhase.FAILED,
+    ),
+    Move.AWAIT_JOIN: _Await(limit=limits.join, says=_did_not_join, enter=NodePhase.FAILED),
+    Move.AWAIT_RETURN: _Await(
+        limit=limits.back,
+        says=lambda _situation, node, seconds: (
+            f"{node.name} has been absent for {seconds:.0f} s after it had rejoined"
+        ),
+    ),
+}
 
 
-def _ours_or_flip(situation: Situation, node: NodeProgress) -> _Did:
+def _ours_or_flip(situation: Situation, node: NodeProgress) -> NodeStep:
     if situation.in_reach(node) or not situation.has_left(node.name):
         return _WAIT
     failure = f"{node.name} left the cluster again after it had rejoined"
-    return _Did(events=(SecondFailure(what=failure),), flip=f"a second failure: {failure}")
+    return NodeStep(events=(SecondFailure(what=failure),), flip=f"a second failure: {failure}")
 
 
 def is_ours(situation: Situation, node: NodeProgress) -> bool:
@@ -467,7 +360,7 @@ def debt_in_words(node: NodeProgress) -> str:
     return f"{node.name} still needs {', '.join(in_order(node.work))}"
 
 
-_DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], _Did]]] = {
+_DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], NodeStep]]] = {
     Move.STOP: _stop,
     Move.TO_STOPPED: _to_stopped,
     Move.TO_STARTING: _to_starting,
@@ -476,11 +369,6 @@ _DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], _Did]]] = {
     Move.START: _start,
     Move.UNDONE: _undone,
     Move.OURS_OR_FLIP: _ours_or_flip,
-    Move.AWAIT_STOP: _await_stop,
-    Move.AWAIT_DOUBT: _await_doubt,
-    Move.AWAIT_HOST: _await_host,
-    Move.AWAIT_START: _await_start,
-    Move.AWAIT_JOIN: _await_join,
-    Move.AWAIT_RETURN: _await_return,
+    **{move: partial(_await, move=move) for move in _AWAITS},
 }
 """The moves that `turn` makes itself. All other moves are made by the run."""

@@ -18,7 +18,7 @@ from orchestrator.engine.kinds.every_kind import not_listed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import by_same_reason, hold_in_brief, hold_in_words
 from orchestrator.engine.left_over import left_over, texts
-from orchestrator.engine.node import Turn, is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
+from orchestrator.engine.node import is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
 from orchestrator.engine.phases import READS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, Mark, NodeProgress
 from orchestrator.engine.sight import sight
@@ -37,6 +37,7 @@ from orchestrator.engine.situation import (
     wait,
 )
 from orchestrator.engine.state import NOT_BEGUN, RunState
+from orchestrator.engine.work import one_a_machine
 from orchestrator.errors import ExitCode, SafetyViolation
 from orchestrator.model.action import (
     Action,
@@ -317,21 +318,13 @@ def _moves(situation: Situation) -> Decision | None:
     rescue = _rescue(situation)
     after = situation.after(*rescue)
     turns = [turn(after, node) for node in stirring(after)]
-    if state.process.deposed is not None:
-        turns = [_left_to_the_successor(state, one) for one in turns]
     events: tuple[Event, ...] = (*rescue, *(event for one in turns for event in one.events))
     flips = [one.flip for one in turns if one.flip is not None]
     if flips and state.phase is not Phase.STANDING_DOWN:
-        overdue = [one.node.name for one in turns if one.overdue]
+        overdue = [node.name for node, one in zip(stirring(after), turns, strict=True) if one.overdue]
         return stand_down(state, "; ".join(flips), Outcome.FAILED, *events, overdue=overdue)
-    actions = upgrade.one_a_machine(after, (action for one in turns for action in one.actions))
+    actions = one_a_machine(after, (action for one in turns for action in one.actions))
     return act(*actions, events=events) if events or actions else None
-
-
-def _left_to_the_successor(state: RunState, one: Turn) -> Turn:
-    """A deposed run starts only nodes that are seen down and that the other run's record does not list."""
-    kept = one.sight is Sight.AWAY and not _theirs(state, one.node)
-    return one if kept else replace(one, actions=())
 
 
 def _rescue(situation: Situation) -> tuple[Event, ...]:

@@ -17,7 +17,7 @@ from orchestrator.engine.kinds.kind import KindOfCluster, kind_of
 from orchestrator.engine.phases import READS, Hosts
 from orchestrator.engine.progress import Mark, NodeProgress
 from orchestrator.engine.state import Absence, RunState
-from orchestrator.model.action import Action
+from orchestrator.model.action import Action, HostAction
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Hold, Record, StandingDown, run_phase
 from orchestrator.model.observation import (
@@ -203,6 +203,18 @@ class Situation:
         starting = self.state.nodes_in(NodePhase.STARTING)
         late = {node.name for node in starting if node.goal is Goal.BRING_UP}
         return tuple(sorted((self.state.process.absent.keys() | late) - spared - given_up))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStep:
+    """What one node does by this reading; all empty = it waits."""
+
+    enter: NodePhase | None = None  # after `events`
+    why: str = ""  # it enters that phase
+    events: tuple[Event, ...] = ()
+    actions: tuple[HostAction, ...] = ()
+    flip: str | None = None  # the reason to stand down; None = the run continues
+    overdue: bool = False  # the reason is that the time of this node is over
 
 
 def act(*actions: Action, events: Iterable[Event] = ()) -> Decision:

@@ -18,7 +18,7 @@ from orchestrator.engine.progress import IN_HAND
 from orchestrator.engine.silence import Heard
 from orchestrator.engine.situation import LOOK_AGAIN, Decision, needed
 from orchestrator.engine.state import CLUSTER, STANDSTILL_SECONDS, RunState
-from orchestrator.engine.tuning import to_tune
+from orchestrator.engine.work import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView
 from orchestrator.model.observation import HostView, Look, Observation

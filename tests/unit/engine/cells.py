@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from orchestrator.engine.grid import Sight
+from orchestrator.engine.grid import Move, Sight, move_of
 from orchestrator.engine.kinds.predicates import Question
-from orchestrator.engine.node import Turn, turn
+from orchestrator.engine.node import turn
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
-from orchestrator.engine.situation import Situation
+from orchestrator.engine.sight import sight
+from orchestrator.engine.situation import NodeStep, Situation
 from orchestrator.engine.state import Absence
 from orchestrator.model.action import action_name
 from orchestrator.model.cluster import Incarnation
@@ -105,12 +106,19 @@ def cell(phase: NodePhase, shown: Sight, goal: Goal, *, since: Seconds = 0.0) ->
     return replace(asked, state=state_with(asked.state, absent=absent))
 
 
-def turned(asked: Situation) -> Turn:
+def turned(asked: Situation) -> NodeStep:
     """What the reading leads the node to."""
     return turn(asked, asked.state.nodes[ES2])
 
 
-def effect(told: Turn) -> str:
+def after_turn(asked: Situation) -> tuple[NodeProgress, Move]:
+    """The node once it was moved, and its last move."""
+    after = asked.after(*turned(asked).events)
+    node = after.state.nodes[ES2]
+    return node, move_of(node.phase, sight(after, node), after.goal(node))
+
+
+def effect(told: NodeStep) -> str:
     """In one line: phases entered, verbs sent, and whether the run stands down."""
     steps = [f">{event.to}" for event in told.events if isinstance(event, PhaseEntered)]
     verbs = [action_name(action) for action in told.actions]

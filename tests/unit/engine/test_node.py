@@ -29,6 +29,7 @@ from tests.unit.engine.cells import (
     LONG,
     OWED,
     SERVICES,
+    after_turn,
     cell,
     doubt,
     effect,
@@ -136,8 +137,9 @@ HEAD: Final = (
 
 
 def _does(phase: NodePhase, shown: Sight, goal: Goal, since: float) -> str:
-    told = turned(cell(phase, shown, goal, since=since))
-    return effect(told) or (told.move.name if told.move in BY_THE_RUN else "-")
+    asked = cell(phase, shown, goal, since=since)
+    move = after_turn(asked)[1]
+    return effect(turned(asked)) or (move.name if move in BY_THE_RUN else "-")
 
 
 def test_the_grid_has_the_cells_that_are_recorded() -> None:
@@ -287,5 +289,5 @@ def test_a_node_without_owed_work_has_no_turn() -> None:
         (PENDING, frozenset({RESTART}), ""),
     ):
         assert effect(turned(situation(node_in(phase, owed=owed), "runs", "same"))) == wanted
-    told = turned(situation(node_in(PENDING), "runs", "new"))
-    assert (told.node.life, RESTART in told.node.owed, told.sight) == (LIVES["new"], False, Sight.SAME)
+    node, move = after_turn(situation(node_in(PENDING), "runs", "new"))
+    assert (node.life, RESTART in node.owed, move) == (LIVES["new"], False, Move.FINISH)

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine import upgrade
+from orchestrator.engine import upgrade, work
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.progress import NodeProgress
-from orchestrator.engine.situation import Situation
+from orchestrator.engine.situation import NodeStep, Situation
 from orchestrator.engine.state import Failing
-from orchestrator.engine.upgrade import Install
 from orchestrator.model.action import RunInstall
 from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import HostView
@@ -211,8 +210,8 @@ def down(*, owed: frozenset[Owed] = STEPS, **fields: object) -> NodeProgress:
     return node_in(NodePhase.STOPPED, **{"owed": owed | {VERSION}, **fields})
 
 
-def decided(node: NodeProgress, *failing: Failing, **read: Any) -> Install:
-    return upgrade.install(at(node, *failing, **read), node)
+def decided(node: NodeProgress, *failing: Failing, **read: Any) -> NodeStep:
+    return work.install(at(node, *failing, **read), node)
 
 
 def action(number: int = 0, tries: int = 1) -> RunInstall:
@@ -302,10 +301,10 @@ def test_one_step_a_machine_also_of_a_host_not_read() -> None:
     hosts = {ES2: replace(host, machine_id="m"), ES3: UNREAD}
     found = replace(found, state=state, seen=replace(found.seen, hosts=hosts))
     steps = (action(), replace(action(), node=ES3))
-    assert upgrade.one_a_machine(found, steps) == steps[:1]
+    assert work.one_a_machine(found, steps) == steps[:1]
     running = NodeProgress(name=ES3, phase=NodePhase.STOPPED, since=0.0, install=SENT, installs=1)
     beside = replace(found, state=state_with(state, nodes={**state.nodes, ES3: running}))
-    assert upgrade.install(beside, beside.state.nodes[ES2]) == Install()
+    assert work.install(beside, beside.state.nodes[ES2]) == NodeStep()
 
 
 def test_nodes_that_run_it_with_its_plugins_are_left_out() -> None:
