@@ -1,7 +1,7 @@
 """The commands by name. A command's module is loaded when the command is given, or listed by `--help`.
 
-A command is the function of its name in the module of its name: `force-merge` is `force_merge` in
-`commands/force_merge.py`. Its signature is the command line. A group of commands is a `typer.Typer` there.
+A command is the function of its name: `force-merge` is `force_merge`. Its signature is the command line. A
+group of commands (`group`) stands in place of a function.
 """
 
 from __future__ import annotations
@@ -16,29 +16,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.errors import UsageError
 
-COMMANDS: Final = (
-    "restart",
-    "upgrade",
-    "post-bulk-index",
-    "force-merge",
-    "plan",
-    "apply",
-    "resume",
-    "restore",
-    "pause",
-    "stop",
-    "status",
-    "history",
-    "report",
-    "serve",
-    "init",
-    "validate",
-    "notify",
-    "rehearse",
-    "tune",
-    "diagnose",
-    "explain",
+_OF_RUNS: Final = (
+    *("restart", "upgrade", "post-bulk-index", "force-merge", "plan", "apply", "resume", "restore"),
+    *("pause", "stop", "status", "history", "report", "serve"),
 )
+_OTHERS: Final = ("init", "validate", "notify", "rehearse", "tune", "diagnose", "explain")
+COMMANDS: Final = (*_OF_RUNS, *_OTHERS)
 """The commands, in the order of the help."""
 
 
@@ -97,6 +80,18 @@ class Group(_Quick, TyperGroup):
     """A group of commands."""
 
 
+def group(help_: str) -> typer.Typer:
+    """A group of commands that shows its help without one of them, like the program itself."""
+    made = typer.Typer(cls=Group, help=help_, add_completion=False, rich_markup_mode=None)
+
+    @made.callback(invoke_without_command=True)
+    def bare(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help())
+
+    return made
+
+
 class LoadedOnUse(Mapping[str, Any]):
     """The commands by name. Only a command that is looked up is loaded."""
 
@@ -108,8 +103,8 @@ class LoadedOnUse(Mapping[str, Any]):
         """
         if name not in COMMANDS:
             raise KeyError(name)
-        attribute = name.replace("-", "_")
-        found = getattr(import_module(f"orchestrator.cli.commands.{attribute}"), attribute)
+        module = "run_commands" if name in _OF_RUNS else "other_commands"
+        found = getattr(import_module(f"orchestrator.cli.{module}"), name.replace("-", "_"))
         if not isinstance(found, typer.Typer):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(name, cls=Command)(found)

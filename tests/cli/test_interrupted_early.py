@@ -121,7 +121,7 @@ def script(console: Console, source: str, *words: str) -> subprocess.CompletedPr
 @pytest.mark.parametrize(
     ("number", "module"),
     [
-        (signal.SIGINT, "orchestrator.cli.commands"),
+        (signal.SIGINT, "orchestrator.cli.run_commands"),
         (signal.SIGTERM, "orchestrator.runs"),
         (signal.SIGHUP, "sqlalchemy"),
     ],

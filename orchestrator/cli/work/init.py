@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from orchestrator.cli.commands.init import Given
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
+from orchestrator.cli.other_commands import Given
 from orchestrator.cli.prompts import agreed, has_terminal
 from orchestrator.cli.work.init_access import (
     answered,
