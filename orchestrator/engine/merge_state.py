@@ -20,30 +20,19 @@ from orchestrator.model.work_event import (
 
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class MergeProgress:
-    """One index of the run.
+    """One index of the run."""
 
-    Attributes:
-        target: the index when the run began.
-        due_since: it was not due when the run began, and became due later.
-        begun: when its merge was begun; None before.
-        asked: how often the merge was sent, in all attempts at the run.
-        asked_at: when this process last sent it; None if it has not.
-        refreshed_at: when the index was last refreshed, so that searches see merged segments; segments are
-            counted only after that. None if it was not refreshed since the merge was last sent.
-        ended: every copy has few enough segments, or the index is gone.
-        warned: the operator was warned about it.
-        end: the result of its merge; None before.
-    """
-
-    target: MergeTarget
-    due_since: bool = False
-    begun: Instant | None = None
-    asked: int = 0
-    asked_at: Instant | None = None
+    target: MergeTarget  # the index when the run began
+    due_since: bool = False  # it was not due when the run began, and became due later
+    begun: Instant | None = None  # when its merge was begun; None before
+    asked: int = 0  # how often the merge was sent, in all attempts at the run
+    asked_at: Instant | None = None  # when this process last sent it; None if it has not
+    # when the index was last refreshed, so that searches see merged segments; segments are counted only after
+    # that. None if it was not refreshed since the merge was last sent.
     refreshed_at: Instant | None = None
-    ended: bool = False
-    warned: bool = False
-    end: IndexMerged | None = None
+    ended: bool = False  # every copy has few enough segments, or the index is gone
+    warned: bool = False  # the operator was warned about it
+    end: IndexMerged | None = None  # the result of its merge; None before
 
     @property
     def due(self) -> bool:
@@ -63,19 +52,12 @@ class MergeProgress:
 
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class Merging:
-    """The merges of a run.
+    """The merges of a run."""
 
-    Attributes:
-        indices: by uuid, in the order of the run.
-        writes: the counters as they were first read; None before.
-        writes_at: when.
-        settled: the copies have settled after the merges; what is left is the restart.
-    """
-
-    indices: Mapping[str, MergeProgress] = field(default_factory=dict)
-    writes: Mapping[str, Writes] | None = None
-    writes_at: Instant = 0.0
-    settled: bool = False
+    indices: Mapping[str, MergeProgress] = field(default_factory=dict)  # by uuid, in the order of the run
+    writes: Mapping[str, Writes] | None = None  # the counters as they were first read; None before
+    writes_at: Instant = 0.0  # when
+    settled: bool = False  # the copies have settled after the merges; what is left is the restart
 
     @property
     def in_hand(self) -> tuple[MergeProgress, ...]:

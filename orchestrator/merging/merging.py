@@ -1,25 +1,31 @@
-"""The phase in which indices are merged: begun within limits, seen to their end, counted on every copy.
+"""The phases of a run that merges indices after a bulk load, before its first wave.
 
 A merge is sent once and then only watched. It continues in the cluster even if this program dies, so a new
-process reads first. A merge that runs counts as its own, a merge that has ended is counted, and only a merge
-that neither runs nor has ended is sent again.
+process reads first. A merge that runs counts as its own, a merge that has ended is counted on every copy, and
+only a merge that neither runs nor has ended is sent again.
+
+After the merges the loader's settings are put right, and the copies settle. At the end of the run segments
+are counted once more: a copy that came back has the segments that it had before.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.engine import limits
+from orchestrator.engine import limits, run
 from orchestrator.engine.admit import let_go, overdue, unrecorded
 from orchestrator.engine.beginning import cannot_finish
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
 from orchestrator.engine.kinds.predicates import Question, hold_in_brief, holds
 from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.run import Step
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     POLL_SECONDS,
+    RETRY_SECONDS,
     Decision,
     Situation,
     act,
@@ -27,32 +33,190 @@ from orchestrator.engine.situation import (
     stand_down,
     wait,
 )
-from orchestrator.merging.again import WRITES_SECONDS, cannot_be_merged, may_be_sent, may_still_come, next_for
-from orchestrator.merging.amounts import progress, size
-from orchestrator.merging.belief import not_to_be_believed
-from orchestrator.merging.rules import MERGE_RULES, NOT_WRITTEN, not_counted, written
-from orchestrator.model.action import Action, ForceMerge
+from orchestrator.engine.state import RunState
+from orchestrator.merging.rules import (
+    IDENTITY,
+    MERGE_RULES,
+    NOT_WRITTEN,
+    left_behind,
+    not_counted,
+    size,
+    to_put_right,
+    written,
+)
+from orchestrator.model.action import (
+    Action,
+    Flush,
+    ForceMerge,
+    RefreshIndex,
+    SetIndexSettings,
+    action_target,
+)
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Hold, run_phase
+from orchestrator.model.event import Hold, RunFinished, run_phase
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
+from orchestrator.model.observation import ClusterView, CopiesActive, Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
-from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.model.work_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 
 _TIMES: Final = 3
 """A merge that ends without an effect is sent this often; then a copy cannot be merged."""
+
+_WRITES_SECONDS: Final[Seconds] = 5.0
+"""Seconds between the two readings that show whether an index is written: an active load writes within it."""
 
 _HOLD_POLL_SECONDS: Final[Seconds] = 5.0
 
 _SLOWEST_POLL_SECONDS: Final[Seconds] = 15.0
 """Seconds between readings: they list the segments of every copy, and a merge takes hours."""
 
-_NO_WAVE: Final = Wave(number=0, nodes=())
+_INDICES_NAMED: Final = 2
+"""Indices that the line of progress names; more would hide the figures."""
+
+_COPIES_NAMED: Final = 3
+"""Copies of an index that a warning names."""
 
 _READY: Final = ("settings_are_writable", "no_other_maintenance", "selected_hosts_ready")
 """Predicates on stops that a restart would fail after hours of merging, and that a merge does not change:
 checked before the first merge."""
+
+
+# What a reading shows ------------------------------------
+
+
+def _question(
+    situation: Situation, index: BulkIndex | None = None, *, stops: tuple[NodeName, ...] = ()
+) -> Question:
+    """May this index be merged, or may the nodes be stopped once the indices are merged?"""
+    return Question(
+        state=situation.state,
+        policy=situation.policy,
+        observation=situation.seen,
+        wave=Wave(number=1 if stops else 0, nodes=stops),
+        first_stop=bool(stops),
+        index=index,
+    )
+
+
+def _not_to_be_believed(situation: Situation) -> tuple[Hold, ...]:
+    """Why this reading proves nothing: indices were not read, there is no master, or it is another cluster.
+
+    Another cluster has none of the run's indices, but that does not prove that they are gone. And without the
+    lives of the nodes a resumed run could not decide which of them are still to be restarted.
+    """
+    bulk, seen = situation.seen.bulk, situation.seen.cluster
+    if isinstance(bulk, Unknown):
+        return (Hold(predicate="indices_are_read", subject="indices", evidence=bulk.reason),)
+    if situation.view is None:
+        why = seen.reason if isinstance(seen, Unknown) else "the cluster has no elected master"
+        return (Hold(predicate="observation_is_fresh", subject="cluster state", evidence=why),)
+    return holds(IDENTITY, _question(situation))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Merge:
+    """A merge that was begun and has not been seen to its end, by this reading."""
+
+    situation: Situation
+    policy: MergePolicy
+    one: MergeProgress
+    index: BulkIndex | None  # None: not read
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is merged now: a task may be lost with the node that ran it; the merges are not."""
+        index = self.index
+        return index is not None and (index.under_way or (index.merging > 0 and self.has_many))
+
+    @property
+    def has_many(self) -> bool:
+        """Whether a copy has too many segments."""
+        return self.index is not None and self.index.segments > self.policy.max_segments
+
+    @property
+    def may_still_come(self) -> bool:
+        """Whether a merge that was sent, and had no answer, may still begin."""
+        return self.situation.seen.at < self._doubted_until
+
+    @property
+    def _doubted_until(self) -> Instant:
+        """Until when the merge that was sent last may still begin: a suspended node begins it late."""
+        state = self.situation.state
+        if self.one.asked_at is None:
+            # Its outcome is unknown, but it was sent before this process began.
+            return state.process.started + limits.DOUBT_SECONDS
+        target = self.one.target
+        failure = state.failure_of(_merge(target.index, target.index_uuid, self.policy))
+        return self.one.asked_at + (limits.DOUBT_SECONDS if failure is not None and failure.in_doubt else 0.0)
+
+    @property
+    def takes_room(self) -> bool:
+        """Whether it counts for the limits of merges at a time."""
+        return self.runs or self.may_still_come
+
+    @property
+    def is_to_be_repeated(self) -> bool:
+        """Whether it ended with too many segments: the next one waits for room, or for holds to clear.
+
+        If the index cannot be read now, its last refresh decides.
+        """
+        if self.index is None or self.one.refreshed_at is None:
+            return self.one.refreshed_at is not None
+        return self.has_many and not self.takes_room
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the merge that was sent last takes too long; the wait for a new one does not count."""
+        limit = limits.merge(self.situation.state, self.one)
+        return limit is not None and not self.is_to_be_repeated and limit.is_over(self.situation.now)
+
+    @property
+    def next_step(self) -> RefreshIndex | ForceMerge | None:
+        """What is sent for it next, if anything.
+
+        Its segments are counted after a refresh, so that searches see merged segments. A lost call may still
+        arrive until its doubt is over, and its merge may have ended after the last refresh: without a new
+        refresh, an index that does not refresh itself would look unmerged.
+        """
+        index, refreshed = self.index, self.one.refreshed_at
+        if index is None or self.runs:
+            return None
+        refresh = RefreshIndex(index=index.name, index_uuid=index.uuid)
+        if refreshed is None:
+            return refresh
+        if index.copies and not self.has_many:
+            return None  # merged as far as its copies are there: the run waits for the others
+        if self.may_still_come:
+            return None
+        if refreshed < self._doubted_until:
+            return refresh
+        return _merge(index.name, index.uuid, self.policy)
+
+
+def _merge(name: str, uuid: str, policy: MergePolicy) -> ForceMerge:
+    return ForceMerge(index=name, index_uuid=uuid, max_segments=policy.max_segments)
+
+
+def _in_hand(situation: Situation, policy: MergePolicy) -> list[_Merge]:
+    """The merges under way, or to be seen to their end."""
+    bulk = situation.seen.bulk
+    indices: Mapping[str, BulkIndex] = {} if isinstance(bulk, Unknown) else bulk.indices
+    return [
+        _Merge(situation=situation, policy=policy, one=one, index=indices.get(one.target.index_uuid))
+        for one in situation.state.merging.in_hand
+    ]
+
+
+def _uncounted(situation: Situation) -> frozenset[str]:
+    """Indices of which a shard has no started copy, so that its segments are unknown."""
+    view = situation.view
+    red = not_counted(situation.policy, view) if view is not None else ()
+    return frozenset(copy.shard.index_uuid for copy in red)
+
+
+# The phase of the merges ------------------------------------
 
 
 def merging(situation: Situation) -> Decision:
@@ -62,27 +226,25 @@ def merging(situation: Situation) -> Decision:
         return note(run_phase(state.phase, Phase.MERGED))
     if not situation.fresh:
         return LOOK_AGAIN
-    if isinstance(bulk, Unknown):
-        return _held(
-            situation, (Hold(predicate="indices_are_read", subject="indices", evidence=bulk.reason),)
-        )
-    if doubtful := not_to_be_believed(situation):
-        return _held(situation, doubtful)
+    doubtful = _not_to_be_believed(situation)
+    if isinstance(bulk, Unknown) or doubtful:
+        return _held(situation, policy, doubtful)
     if state.merging.writes is None:
         counters = {uuid: index.writes for uuid, index in sorted(bulk.indices.items())}
         return note(WritesRead(counters=counters))
     due, looked = tuple(_found_due(situation, bulk, policy)), situation.seen.at - state.merging.writes_at
-    ended = tuple(_ended(situation, bulk))
-    if ended or (due and looked >= WRITES_SECONDS):
-        return note(*ended, *(due if looked >= WRITES_SECONDS else ()))
-    seeing = _see_to_the_end(situation, bulk, policy)
-    if seeing is not None:
-        return seeing
+    ended = tuple(_ended(situation, bulk, policy))
+    if ended or (due and looked >= _WRITES_SECONDS):
+        return note(*ended, *(due if looked >= _WRITES_SECONDS else ()))
+    merges = _in_hand(situation, policy)
+    sent = _see_to_the_end(situation, policy, merges)
+    if sent is not None:
+        return sent
     pending = [bulk.indices[one.target.index_uuid] for one in state.merging.pending]
-    if (due or pending) and looked < WRITES_SECONDS:
+    if (due or pending) and looked < _WRITES_SECONDS:
         again = "a second reading of what is written"
-        return wait(situation.now, again, seconds=WRITES_SECONDS - looked)
-    if not pending and not state.merging.in_hand:
+        return wait(situation.now, again, seconds=_WRITES_SECONDS - looked)
+    if not pending and not merges:
         return note(*let_go(situation), run_phase(state.phase, Phase.MERGED))
     return _begin(situation, bulk, policy, pending)
 
@@ -97,7 +259,7 @@ def _found_due(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Ite
         index = bulk.indices.get(uuid)
         if index is None or one.due or one.ended:
             continue
-        if written((merging.writes or {}).get(uuid), index.writes) is not None:
+        if written(merging, index) is not None:
             continue
         why = "a shard of it has no started copy to be counted" if uuid in uncounted else ""
         if index.segments > policy.max_segments:
@@ -106,155 +268,106 @@ def _found_due(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Ite
             yield MergeDue(index=index.name, index_uuid=uuid, why=why)
 
 
-def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
+def _ended(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Iterator[IndexMerged]:
     """Merges that have ended, each counted on every copy; and indices that are gone."""
-    state, policy = situation.state, situation.policy.merge
-    most = policy.max_segments if policy else 0
-    absent = _with_absent_copies(situation)
-    for uuid, one in state.merging.indices.items():
-        if one.ended or not one.due:
-            continue
+    state, view = situation.state, situation.view
+    missing = missing_beyond_baseline(state, view) if view is not None else ()
+    # Of these a copy is not started that was there when the run began, or no copy of a shard.
+    incomplete = frozenset(copy.shard.index_uuid for copy in missing) | _uncounted(situation)
+    # A node that is away now and comes back in the same life is due like the others.
+    known = state.baseline.incarnations if state.baseline else {}
+    present = {node.name: node.incarnation for node in view.nodes} if view else {}
+    for one in state.merging.unfinished:
+        uuid = one.target.index_uuid
         index = bulk.indices.get(uuid)
         if index is None:
-            yield _merged(situation, one, None, why="it is closed" if uuid in bulk.closed else "it is gone")
-        elif index.under_way or (one.begun is not None and one.refreshed_at is None):
-            continue
-        elif one.begun is None and not _known_to_be_loaded(situation, index):
-            continue  # the predicates decide on it first: it may be written
-        elif index.copies and index.segments <= most:
-            if uuid not in absent:  # a copy that comes back later has the segments that it had when it left
-                yield _merged(situation, one, index)
-        elif policy is not None and may_still_come(situation, index, one, policy):
-            continue  # an index that is written looks merged before the merge that was sent has begun
-        elif one.begun is not None and _written_meanwhile(situation, index):
-            yield _merged(situation, one, index, why="it is written, and has new segments already")
+            why: str | None = "it is closed" if uuid in bulk.closed else "it is gone"
+        else:
+            merge = _Merge(situation=situation, policy=policy, one=one, index=index)
+            why = _why_over(merge, index, complete=uuid not in incomplete)
+        if why is not None:
+            yield IndexMerged(
+                index=one.target.index,
+                index_uuid=uuid,
+                segments=index.segments if index else 0,
+                bytes=index.bytes if index else 0,
+                seconds=situation.now - one.begun if one.begun is not None else 0.0,
+                incarnations={**known, **present},
+                why=why,
+            )
 
 
-def _known_to_be_loaded(situation: Situation, index: BulkIndex) -> bool:
-    """Whether two readings show that an index is not written, or may be."""
-    merging, policy = situation.state.merging, situation.policy.merge
-    if policy is not None and policy.allow_writes:
-        return True
-    looked = situation.seen.at - merging.writes_at
-    return looked >= WRITES_SECONDS and written((merging.writes or {}).get(index.uuid), index.writes) is None
+def _why_over(merge: _Merge, index: BulkIndex, *, complete: bool) -> str | None:
+    """Why nothing of an index is left to merge, empty if every copy has few segments; None before that."""
+    situation, allowed = merge.situation, merge.policy.allow_writes
+    merging, begun = situation.state.merging, merge.one.begun is not None
+    looked = situation.seen.at - merging.writes_at >= _WRITES_SECONDS
+    if index.under_way or (begun and merge.one.refreshed_at is None):
+        return None  # it runs, or its segments are not counted yet
+    if not begun and not (allowed or (looked and written(merging, index) is None)):
+        return None  # it may be written: the predicates decide on it first
+    if index.copies and not merge.has_many:
+        # A copy that comes back later has the segments that it had when it left.
+        return "" if complete else None
+    # An index that is written looks merged before the merge that was sent has begun.
+    written_since = begun and allowed and not merge.may_still_come and written(merging, index) is not None
+    return "it is written, and has new segments already" if written_since else None
 
 
-def _with_absent_copies(situation: Situation) -> frozenset[str]:
-    """Indices of which a copy is not started that was there when the run began, or no copy of a shard."""
-    view = situation.view
-    absent = missing_beyond_baseline(situation.state, view) if view is not None else ()
-    return frozenset(copy.shard.index_uuid for copy in absent) | _uncounted(situation)
-
-
-def _uncounted(situation: Situation) -> frozenset[str]:
-    """Indices of which a shard has no started copy, so that its segments are unknown."""
-    view = situation.view
-    red = not_counted(situation.policy, view) if view is not None else ()
-    return frozenset(copy.shard.index_uuid for copy in red)
-
-
-def _merged(
-    situation: Situation, one: MergeProgress, index: BulkIndex | None, *, why: str = ""
-) -> IndexMerged:
-    # A node that is away now and comes back in the same life is due like the others.
-    known = situation.state.baseline.incarnations if situation.state.baseline else {}
-    present = {node.name: node.incarnation for node in situation.view.nodes} if situation.view else {}
-    lives = {**known, **present}
-    return IndexMerged(
-        index=one.target.index,
-        index_uuid=one.target.index_uuid,
-        segments=index.segments if index else 0,
-        bytes=index.bytes if index else 0,
-        seconds=situation.now - one.begun if one.begun is not None else 0.0,
-        incarnations=lives,
-        why=why,
-    )
-
-
-def _written_meanwhile(situation: Situation, index: BulkIndex) -> bool:
-    first = (situation.state.merging.writes or {}).get(index.uuid)
-    allowed = situation.policy.merge is not None and situation.policy.merge.allow_writes
-    return allowed and written(first, index.writes) is not None
-
-
-def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision | None:
+def _see_to_the_end(situation: Situation, policy: MergePolicy, merges: list[_Merge]) -> Decision | None:
     """Refresh ended merges, resend lost ones, give up those that never end; None = nothing of these."""
     state = situation.state
     actions: list[Action] = []
     refused: list[Hold] = []
-    in_hand = [(one, bulk.indices[one.target.index_uuid]) for one in state.merging.in_hand]
-    others = [
-        index
-        for one, index in in_hand
-        if _is_merged_now(index, policy) or may_still_come(situation, index, one, policy)
-    ]
-    for one, index in in_hand:
-        if _is_late(situation, one):
-            why = f"the merge of {index.name} has not ended within {policy.deadline:.0f} s"
+    others = [merge.index for merge in merges if merge.index is not None and merge.takes_room]
+    for merge in merges:
+        one, index, action = merge.one, merge.index, merge.next_step
+        if merge.is_late:
+            why = f"the merge of {one.target.index} has not ended within {policy.deadline:.0f} s"
             return stand_down(state, why + state.merges_left, Outcome.FAILED)
-        if _is_merged_now(index, policy):
-            continue
-        if one.refreshed_at is not None and index.copies and index.segments <= policy.max_segments:
-            continue  # merged as far as its copies are there: the run waits for the others
-        action = next_for(situation, index, one, policy)
-        if action is None:
-            continue
+        if index is None or action is None:
+            continue  # nothing to send
         if isinstance(action, ForceMerge):
             if one.asked_at is not None and one.asked >= _TIMES:
-                return stand_down(state, cannot_be_merged(situation, index, one), Outcome.FAILED)
-            if against := _against(situation, index):
-                refused += against
-                continue
-            if not _room_for_another(others, index, policy):
-                continue  # a node that is back has copies of several: the limits hold for them too
-        if may_be_sent(situation, action):
+                return stand_down(state, _cannot_be_merged(situation, index, one), Outcome.FAILED)
+            against = _against(situation, index)
+            refused += against
+            # A node that is back has copies of several indices: the limits hold for them too.
+            if against or not _room_for_another(others, index, policy):
+                continue  # not yet
+        if _may_be_sent(situation, action):
             actions.append(action)
             others += [index] if isinstance(action, ForceMerge) else []
     if actions:
         return act(*actions)
-    return _held_again(situation, tuple(dict.fromkeys(refused))) if refused else None
+    return _held(situation, policy, tuple(dict.fromkeys(refused)), again=True) if refused else None
 
 
-def _is_merged_now(index: BulkIndex, policy: MergePolicy) -> bool:
-    """A task may be lost with the node that ran it; the merges of its shards are not."""
-    return index.under_way or (index.merging > 0 and index.segments > policy.max_segments)
+def _may_be_sent(situation: Situation, action: Action) -> bool:
+    """Not at once after it failed, nor before it is known whether the index is written.
 
-
-def _is_late(situation: Situation, one: MergeProgress) -> bool:
-    """Whether the merge that was sent last takes too long; the wait for a new one does not count."""
-    policy, limit = situation.policy.merge, limits.merge(situation.state, one)
-    if policy is None or limit is None or _waits_for_another(situation, one, policy):
-        return False
-    return limit.is_over(situation.now)
-
-
-def _waits_for_another(situation: Situation, one: MergeProgress, policy: MergePolicy) -> bool:
-    """Whether its merge ended with too many segments: the next one waits for room, or for holds to clear.
-
-    If the index cannot be read now, its last refresh decides.
+    Without the lease the run still follows its merges to their end, but only the lease holder sends new ones.
     """
-    bulk = situation.seen.bulk
-    index = None if isinstance(bulk, Unknown) else bulk.indices.get(one.target.index_uuid)
-    if one.refreshed_at is None or index is None:
-        return one.refreshed_at is not None
-    if _is_merged_now(index, policy) or may_still_come(situation, index, one, policy):
+    state, now = situation.state, situation.now
+    if isinstance(action, ForceMerge) and state.process.lease_lost is not None:
         return False
-    return index.segments > policy.max_segments
+    if isinstance(action, ForceMerge) and situation.seen.at - state.merging.writes_at < _WRITES_SECONDS:
+        return False  # by this process, which has just begun
+    return state.failure_of(action) is None or now - state.process.acted_at >= RETRY_SECONDS
 
 
-def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
-    """A lost merge is not sent again while a predicate holds; a lasting hold needs the operator."""
-    lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
-    first = next((hold for hold in refused if hold.predicate in lasting), None)
-    over = overdue(situation, refused)
-    if first is not None:
-        over = f"held by {hold_in_brief(first)}"
-    if over is None:
-        return _held(situation, refused)
-    return stand_down(
-        situation.state,
-        over + situation.state.merges_left,
-        Outcome.HELD,
+def _cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress) -> str:
+    """The message about an index that still has too many segments after its merges."""
+    for failed in reversed(situation.state.in_phase.failed):
+        if isinstance(failed.action, ForceMerge) and failed.action.index_uuid == index.uuid:
+            return f"index {index.name} could not be merged: {failed.reason}"
+    worst = max(index.copies, key=lambda copy: copy.segments, default=None)
+    if worst is None:
+        return f"index {index.name} has no started copy any more, so that its merge cannot be counted"
+    return (
+        f"index {index.name}: the copy of shard {worst.shard.number} on {worst.node} has {worst.segments} "
+        f"segments after {one.asked} merges: see the log of {worst.node}, then "
+        f"`{situation.state.command('resume')}`"
     )
 
 
@@ -262,13 +375,13 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: l
     """Send the next merges that limits and predicates allow. Merges that already run are counted first."""
     state = situation.state
     if state.process.request is Request.PAUSE:
-        return _waiting(situation, bulk, "before it pauses, ")
+        return _waiting(situation, bulk, policy, "before it pauses, ")
     if not state.merging.begun:
         # All are checked before the first, so that a hold comes before any change.
         of_each = [hold for index in pending for hold in _against(situation, index)]
         refused = tuple(dict.fromkeys((*_not_ready(situation), *of_each, *_not_loaded(situation, bulk))))
         if refused:
-            return _held(situation, refused)
+            return _held(situation, policy, refused)
     refusals: list[Hold] = []
     in_hand = [bulk.indices[one.target.index_uuid] for one in state.merging.in_hand]
     found = [index for index in pending if index.under_way]
@@ -279,7 +392,11 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: l
         if not refused:
             return _ask_for(situation, index, policy)  # one a reading: the next counts its room
         refusals += refused
-    return _held(situation, tuple(dict.fromkeys(refusals))) if refusals else _waiting(situation, bulk)
+    return (
+        _held(situation, policy, tuple(dict.fromkeys(refusals)))
+        if refusals
+        else _waiting(situation, bulk, policy)
+    )
 
 
 def _ask_for(situation: Situation, index: BulkIndex, policy: MergePolicy) -> Decision:
@@ -294,8 +411,7 @@ def _ask_for(situation: Situation, index: BulkIndex, policy: MergePolicy) -> Dec
     events = (*let_go(situation), *_warnings(situation, index), begun)
     if index.under_way:
         return note(*events)
-    merge = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
-    return act(merge, events=events)
+    return act(_merge(index.name, index.uuid, policy), events=events)
 
 
 def _room_for_another(others: Sequence[BulkIndex], index: BulkIndex, policy: MergePolicy) -> bool:
@@ -310,7 +426,7 @@ def _room_for_another(others: Sequence[BulkIndex], index: BulkIndex, policy: Mer
 
 def _against(situation: Situation, index: BulkIndex) -> tuple[Hold, ...]:
     """The holds against merging an index by this reading."""
-    return holds(MERGE_RULES, _question(situation, _NO_WAVE, index))
+    return holds(MERGE_RULES, _question(situation, index))
 
 
 def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
@@ -319,31 +435,20 @@ def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
     indices = [
         index for index in bulk.indices.values() if not situation.state.merging.indices[index.uuid].pending
     ]
-    return tuple(hold for index in indices for hold in holds(rules, _question(situation, _NO_WAVE, index)))
+    return tuple(hold for index in indices for hold in holds(rules, _question(situation, index)))
 
 
 def _not_ready(situation: Situation) -> tuple[Hold, ...]:
     """What would hold the restart for good, by the predicates that merging does not change."""
     pending = tuple(node.name for node in situation.state.nodes_in(NodePhase.PENDING))
     rules = tuple(rule for rule in situation.kind.predicates if rule.name in _READY and pending)
-    return holds(rules, _question(situation, Wave(number=1, nodes=pending), None))
-
-
-def _question(situation: Situation, wave: Wave, index: BulkIndex | None) -> Question:
-    return Question(
-        state=situation.state,
-        policy=situation.policy,
-        observation=situation.seen,
-        wave=wave,
-        first_stop=index is None,
-        index=index,
-    )
+    return holds(rules, _question(situation, stops=pending))
 
 
 def _warnings(situation: Situation, index: BulkIndex) -> Iterator[MergeWarned]:
     """What `--allow-writes` means for an index that is written."""
     merging, policy = situation.state.merging, situation.policy.merge
-    what = written((merging.writes or {}).get(index.uuid), index.writes)
+    what = written(merging, index)
     if what is None or policy is None:
         return
     said = "new writes make new segments, so it may soon have more segments than the maximum again"
@@ -357,35 +462,187 @@ def _warnings(situation: Situation, index: BulkIndex) -> Iterator[MergeWarned]:
     yield MergeWarned(index=index.name, index_uuid=index.uuid, what=f"it is still written ({what}): {said}")
 
 
-def _waiting(situation: Situation, bulk: BulkView, before: str = "") -> Decision:
-    state = situation.state
-    begun = [one.begun for one in state.merging.in_hand if one.begun is not None]
-    spent = situation.now - max(begun, default=situation.now)
-    seconds = min(max(POLL_SECONDS, spent / 30), _SLOWEST_POLL_SECONDS)
-    return wait(situation.now, f"{before}merging {progress(situation, bulk)}", seconds=seconds)
-
-
-def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
+def _held(
+    situation: Situation, policy: MergePolicy, refused: tuple[Hold, ...], *, again: bool = False
+) -> Decision:
     """Wait for holds to clear, within a limit; stand down at once if only the operator can clear them.
 
     Merges that run are followed to their end first, within their own limit. No new merge is begun meanwhile.
+    A merge that is to be sent again (`again`) was lost while others run: what bars it does not wait for them.
     """
-    state, policy, now = situation.state, situation.policy, situation.now
+    state, merges, left = situation.state, _in_hand(situation, policy), situation.state.merges_left
     news = unrecorded(situation, refused)
-    first = hold_in_brief(refused[0])
-    unseen = next((one.target.index for one in state.merging.in_hand if _is_late(situation, one)), None)
-    left = state.merges_left
-    if unseen is not None and policy.merge is not None:
-        limit = f"{policy.merge.deadline:.0f} s"
-        why = f"the merge of {unseen} has not been seen to end within {limit}, held by {first}"
-        return stand_down(state, why + left, Outcome.FAILED, *news)
-    merge = policy.merge
-    if merge is None or all(_waits_for_another(situation, one, merge) for one in state.merging.in_hand):
+    unseen = next((merge.one.target.index for merge in merges if merge.is_late), None)
+    if unseen is not None:
+        limit = f"{policy.deadline:.0f} s"
+        why = f"the merge of {unseen} has not been seen to end within {limit}, held by "
+        return stand_down(state, why + hold_in_brief(refused[0]) + left, Outcome.FAILED, *news)
+    if again or all(merge.is_to_be_repeated for merge in merges):
         lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
         lasting |= {hold.predicate for hold in cannot_finish(situation)}
-        if any(hold.predicate in lasting for hold in refused):
-            return stand_down(state, f"held by {first}{left}", Outcome.HELD, *news)
-        late = overdue(situation, refused)
-        if late is not None:
-            return stand_down(state, late + left, Outcome.HELD, *news)
-    return wait(now, f"what holds the merge: {first}", seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
+        stays = next((hold for hold in refused if hold.predicate in lasting), None)
+        over = overdue(situation, refused) if stays is None else f"held by {hold_in_brief(stays)}"
+        if over is not None:
+            # The reason of the one that was lost has the hold: it is not recorded beside it.
+            return stand_down(state, over + left, Outcome.HELD, *(() if again else news))
+    what = f"what holds the merge: {hold_in_brief(refused[0])}"
+    return wait(situation.now, what, seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
+
+
+def _waiting(situation: Situation, bulk: BulkView, policy: MergePolicy, before: str = "") -> Decision:
+    begun = [one.begun for one in situation.state.merging.in_hand if one.begun is not None]
+    spent = situation.now - max(begun, default=situation.now)
+    seconds = min(max(POLL_SECONDS, spent / 30), _SLOWEST_POLL_SECONDS)
+    what = f"{before}merging {_progress(situation, bulk, policy.max_segments)}"
+    return wait(situation.now, what, seconds=seconds)
+
+
+def _progress(situation: Situation, bulk: BulkView, most: int) -> str:
+    """The merges in progress, how far all are, and how long they should still take, in one line.
+
+    The rate is that since the first merge that this process sent; without one no time is named.
+    """
+    merging = situation.state.merging
+    due = [one for one in merging.indices.values() if one.due]
+    in_hand = [one.target.index_uuid for one in merging.in_hand]
+    named = []
+    for index in (bulk.indices[uuid] for uuid in in_hand[:_INDICES_NAMED] if uuid in bulk.indices):
+        few = sum(copy.segments <= most for copy in index.copies)
+        named.append(f"{index.name} ({few} of {len(index.copies)} copies, {index.segments} segments at most)")
+    more = len(in_hand) - len(named)
+    names = ", ".join(named) + (f" and {more} more" if more > 0 and named else "")
+    there = total = left = done = 0
+    for one in due:
+        index_there = bulk.indices.get(one.target.index_uuid)
+        if index_there is None:
+            continue
+        merged = sum(copy.bytes for copy in index_there.copies if copy.segments <= most)
+        there += merged
+        total += index_there.bytes
+        # One that ended is not merged again, whatever its copies have now.
+        counts = index_there.bytes if one.ended else merged
+        left += index_there.bytes - counts
+        done += counts if one.asked_at is not None else 0
+    asked = [one.asked_at for one in merging.indices.values() if one.asked_at is not None]
+    spent = situation.now - min(asked, default=situation.now)
+    rest = f", about {left / (done / spent):.0f} s left" if done and spent > 0 else ""
+    ended = sum(one.ended for one in due)
+    return f"{names or 'merges'}; {ended} of {len(due)} indices merged, {size(there)} of {size(total)}{rest}"
+
+
+# After the merges ------------------------------------
+
+
+def settling(situation: Situation) -> Decision:
+    """Set the settings, wait for every copy, refresh, flush; then the first wave, or the end.
+
+    Replicas come after the merge: a new copy then copies the merged segments once, and is identical.
+    """
+    state, view, bulk, now = situation.state, situation.view, situation.seen.bulk, situation.now
+    if not situation.fresh:
+        return LOOK_AGAIN
+    over = limits.settling(state).is_over(now)
+    doubtful = _not_to_be_believed(situation)
+    if isinstance(bulk, Unknown) or view is None or doubtful:
+        subject = "" if isinstance(bulk, Unknown) else f"{doubtful[0].subject}: "
+        why = f"{subject}{doubtful[0].evidence}"
+        if over:
+            return stand_down(state, f"the merged indices could not be read: {why}", Outcome.FAILED)
+        return wait(now, f"a reading of the merged indices: {why}")
+    right = tuple(_put_right(situation, view, bulk))
+    failed = next((failure for action in right if (failure := state.failure_of(action))), None)
+    if failed is not None and (over or not failed.in_doubt):
+        what = f"the settings of {action_target(failed.action)} could not be put right: {failed.reason}"
+        return stand_down(state, what, Outcome.FAILED)
+    if right and failed is not None and now - state.process.acted_at < RETRY_SECONDS:
+        return wait(now, "settings of the loaded indices to be put right", seconds=RETRY_SECONDS)
+    if right:
+        return act(*right)
+    missing = [c for c in missing_beyond_baseline(state, view) if c.shard.index_uuid in bulk.indices]
+    if missing:
+        what = f"{len(missing)} copies of the loaded indices to start, {missing[0].shard} first"
+        if over:
+            return stand_down(state, f"the copies did not settle: {what}", Outcome.FAILED)
+        started = view.routing.active
+        return wait(now, what, cluster=CopiesActive(count=started + len(missing)))
+    tried = (*state.in_phase.confirmed, *(failure.action for failure in state.in_phase.failed))
+    # A refresh or a flush that fails costs recovery time and nothing else: it is in the journal.
+    refreshes = [RefreshIndex(index=index.name, index_uuid=index.uuid) for index in bulk.indices.values()]
+    ends: tuple[Action, ...] = (*refreshes, Flush())
+    todo = [action for action in ends if action not in tried]
+    if todo:
+        return act(*todo)
+    pending = state.nodes_in(NodePhase.PENDING)
+    return note(run_phase(state.phase, Phase.GATED if pending else Phase.FINISHING))
+
+
+def finishing(situation: Situation) -> Decision:
+    """The end of a run, as in the core; copies that have too many segments then are named before it."""
+    decision, state, bulk = run.finishing(situation), situation.state, situation.seen.bulk
+    ends = any(isinstance(event, RunFinished) for event in decision.events)
+    if not ends or not state.merging.indices:
+        return decision
+    if isinstance(bulk, Unknown) and not limits.last_count(state).is_over(situation.now):
+        return wait(situation.now, f"a last count of the segments: {bulk.reason}")
+    return replace(decision, events=(*_unmerged(situation), *decision.events))
+
+
+def _unmerged(situation: Situation) -> Iterator[MergeWarned]:
+    """Indices with copies of too many segments; an index that is written has had its warning before."""
+    bulk, policy, merges = situation.seen.bulk, situation.policy.merge, situation.state.merging.indices
+    if isinstance(bulk, Unknown):
+        first = next(iter(merges.values())).target
+        others = f", nor those of {len(merges) - 1} others" if len(merges) > 1 else ""
+        said = f"its segments could not be counted at the end of the run{others}: {bulk.reason}"
+        yield MergeWarned(index=first.index, index_uuid=first.index_uuid, what=said)
+        return
+    for uuid, one in merges.items():
+        index = bulk.indices.get(uuid)
+        if index is None or policy is None or one.warned:
+            continue
+        many = [copy for copy in index.copies if copy.segments > policy.max_segments]
+        if many:
+            named = ", ".join(
+                f"{copy.shard} on {copy.node}: {copy.segments}" for copy in many[:_COPIES_NAMED]
+            )
+            more = f" and {len(many) - _COPIES_NAMED} more" if len(many) > _COPIES_NAMED else ""
+            said = (
+                f"too many segments at the end of the run ({named}{more}): a copy that was away during the "
+                "merge comes back with those that it had; run the same command again to merge them"
+            )
+            yield MergeWarned(index=index.name, index_uuid=uuid, what=said)
+
+
+def _put_right(situation: Situation, view: ClusterView, bulk: BulkView) -> Iterator[SetIndexSettings]:
+    """What is not yet as the playbook wants loaded indices to be."""
+    policy = situation.policy.merge
+    if policy is None:
+        return
+    for index in bulk.indices.values():
+        wanted, left = to_put_right(index, policy.put_right, view), left_behind(index)
+        action = SetIndexSettings(
+            index=index.name,
+            index_uuid=index.uuid,
+            found={key: left[key] for key in wanted},
+            wanted=wanted,
+        )
+        # Accepted, but read in another form (`1000ms` for `1s`): it is not sent forever.
+        if wanted and action not in situation.state.in_phase.confirmed:
+            yield action
+
+
+STEPS: Final[Mapping[Phase, Step]] = {
+    Phase.MERGING: merging,
+    Phase.MERGED: settling,
+    Phase.FINISHING: finishing,
+}
+"""What is next in the phases of the merges, and at the end of a run that has merged."""
+
+
+def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
+    """The next step of a run that may merge indices first; see `engine.run.decide`.
+
+    Raises:
+        SafetyViolation: as there.
+    """
+    return run.decide(state, observation, now, also=STEPS)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.errors import UsageError
-from orchestrator.merging.due import PastMerges, leftovers, merge_targets, nodes_due
+from orchestrator.merging.rules import PastMerges, leftovers, merge_targets, nodes_due
 from orchestrator.model.event import RunStarted
 from orchestrator.model.merging import BulkView, LoaderLeftover, Resolution, ResolvedIndex
 from orchestrator.model.observation import ClusterView

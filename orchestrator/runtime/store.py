@@ -11,7 +11,7 @@ from sqlalchemy import URL, Engine, RowMapping, desc, exists, insert, select, up
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.errors import JournalError
-from orchestrator.merging.due import PastMerges
+from orchestrator.merging.rules import PastMerges
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import Instant

@@ -12,10 +12,15 @@ from orchestrator.engine.changes import from_record
 from orchestrator.engine.kinds.predicates import evidence_of
 from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.merging import decide
-from orchestrator.merging.due import PastMerges, leftovers, merge_targets, nodes_due
-from orchestrator.merging.merging import _is_late, _room_for_another
-from orchestrator.merging.rules import MERGE_RULES
-from orchestrator.merging.settling import left_behind
+from orchestrator.merging.merging import _in_hand, _room_for_another
+from orchestrator.merging.rules import (
+    MERGE_RULES,
+    PastMerges,
+    left_behind,
+    leftovers,
+    merge_targets,
+    nodes_due,
+)
 from orchestrator.model.cluster import CopyState, Incarnation, NodeName, ShardId
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
@@ -207,15 +212,17 @@ def test_a_merge_is_late_while_it_may_still_run(subtests: pytest.Subtests) -> No
         ("unread, and not refreshed", unread, None, True),
     ]:
         with subtests.test(what):
-            asked = wanting(question(), merge=MergePolicy(patterns=("*",), max_segments=5, deadline=3600.0))
+            wanted = MergePolicy(patterns=("*",), max_segments=5, deadline=3600.0)
+            asked = wanting(question(), merge=wanted)
             at = asked.observation.at
             asked = seeing(asked, bulk=read if isinstance(read, Unknown) else _bulk(read))
             began = at - 3601.0
             one = MergeProgress(target=POSTS, begun=began, asked=1, asked_at=began)
             one = replace(one, refreshed_at=at - 1.0 if refreshed else None)
-            state = situation_of(asked, Phase.MERGING, started=at - 9000.0)
-            assert _is_late(state, one) is late
-            assert not _is_late(state, replace(one, asked_at=began + 1.0)), "to its last moment"
+            for asked_at, is_late in ((began, late), (began + 1.0, False)):  # to its last moment
+                sent = Merging(indices={"posts-uuid": replace(one, asked_at=asked_at)})
+                state = situation_of(asked, Phase.MERGING, started=at - 9000.0, merging=sent)
+                assert [merge.is_late for merge in _in_hand(state, wanted)] == [is_late]
 
 
 def test_a_run_that_restores_merges_nothing() -> None:
@@ -285,8 +292,8 @@ def test_nodes_due(subtests: pytest.Subtests) -> None:
 
 def test_leftovers_of_a_loader(subtests: pytest.Subtests) -> None:
     loaded = index("a", nodes=("es1",), **LOADED)
-    assert left_behind(loaded) == tuple(zip(KEYS, ("0", "-1", "async"), strict=True))
-    assert left_behind(index("a", refresh_interval="30s", translog_durability="request")) == ()
+    assert left_behind(loaded) == dict(zip(KEYS, ("0", "-1", "async"), strict=True))
+    assert left_behind(index("a", refresh_interval="30s", translog_durability="request")) == {}
     cleared = LoaderSettings(number_of_replicas=1, refresh_interval="", translog_durability="request")
     for what, right, put_right, wanted in [
         ("the playbook says nothing", LoaderSettings(), False, (None, None, None)),
