@@ -8,10 +8,10 @@ every timer begins again, and the next decision reads where each node is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeAlias, assert_never
 
-from orchestrator.engine import succession
+from orchestrator.engine import late_stop, succession
 from orchestrator.engine.grid import check_node_step
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_run_step
@@ -349,8 +349,9 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
     again = event.seconds > STANDSTILL_SECONDS
     for name in event.nodes:
         node = state.nodes[name]
-        lost_at = at if again and node.lost_at is not None else perhaps(node.lost_at)
-        state = with_node(state, name, since=later(node.since), lost_at=lost_at)
+        lost = node.lost_stop
+        lost = lost and dataclasses.replace(lost, since=at if again else later(lost.since))
+        state = with_node(state, name, since=later(node.since), lost_stop=lost)
     process, here = state.process, state.in_phase
     process = replace(
         process,
@@ -536,7 +537,8 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
             node = replace(node, doubt=_less_accepted_stop(node.doubt), over=True)
         case NodePhase.STARTING if old not in (NodePhase.STOPPING, NodePhase.STOPPED):
             node = replace(node, goal=Goal.BRING_UP)
-            state = replace(state, taken={**node.lost_taken, **state.taken})
+            if node.lost_stop is not None:
+                state = replace(state, taken={**node.lost_stop.taken, **state.taken})
         case NodePhase.REJOINED:
             node = replace(
                 node,
@@ -549,35 +551,19 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 goal=Goal.RESTART,
                 doubt=_less_accepted_stop(node.doubt),
             )
-            if old in GOING_UP_OR_DOWN and node.doubt is not None:
-                node = _with_lost_stop(node, node.doubt, state.taken)
+            if old in GOING_UP_OR_DOWN:
+                node = late_stop.is_back(node, state.taken)
             state = replace(state, handoff=state.handoff.with_back((name,), at))
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)
         case NodePhase.PENDING:
             # Its stop was not done. If it shows another life later, it was, and its copies are awaited.
-            node = replace(node, goal=Goal.RESTART)
-            if node.doubt is not None:
-                node = replace(node, lost_at=at, lost_taken=state.taken)
+            node = late_stop.not_done(replace(node, goal=Goal.RESTART), state.taken, at)
         case _:
             pass
     if new in (NodePhase.STOPPED, NodePhase.STARTING):
         state = _called_off(state, since=None)
     return replace(state, nodes=state.nodes.changed(node))
-
-
-def _with_lost_stop(node: NodeProgress, doubt: Doubt, taken: Mapping[_Shard, ShardTaken]) -> NodeProgress:
-    """A node that is back in another life: it may have ended by itself, and the stop may still come.
-
-    Not if its host is known to have accepted the stop.
-    """
-    if doubt.heard or doubt.verb is not Verb.STOP:
-        return node
-    return replace(node, doubt=None, lost_at=_lost_since(node, doubt), lost_taken=taken)
-
-
-def _lost_since(node: NodeProgress, stop: Doubt) -> Instant:
-    return stop.since if node.lost_at is None else max(node.lost_at, stop.since)
 
 
 def _less_accepted_stop(doubt: Doubt | None) -> Doubt | None:
@@ -624,11 +610,11 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
     state = replace(state, process=process)
     match action:
         case StopNode(node=name):
-            node = state.nodes[name]
+            node = late_stop.sent_again(state.nodes[name], state.taken)
             doubt = Doubt(verb=Verb.STOP, since=at)
             owed = node.owed | _undo(state.begun.policy)
-            state = _still_lost(state, node)
-            return with_node(state, name, doubt=doubt, stopped_at=at, owed=owed)
+            node = replace(node, doubt=doubt, stopped_at=at, owed=owed)
+            return replace(state, nodes=state.nodes.changed(node))
         case StartNode(node=name, counts=away):
             # The limit of a start counts from the first one: a doubt may have come before it.
             node = state.nodes[name]
@@ -670,14 +656,6 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return replace(state, merging=merging)
         case _:
             return state
-
-
-def _still_lost(state: RunState, node: NodeProgress) -> RunState:
-    """A stop in doubt is kept when the next one is sent: its host may do it after that."""
-    lost = node.doubt
-    if lost is None or lost.verb is not Verb.STOP or lost.accepted:
-        return state
-    return with_node(state, node.name, lost_at=_lost_since(node, lost), lost_taken=state.taken)
 
 
 def _landed(state: RunState, outcome: ev.ActionConfirmed | ActionFailed, at: Instant) -> RunState:

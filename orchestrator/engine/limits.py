@@ -189,7 +189,7 @@ def back(state: RunState, node: NodeProgress) -> Limit | None:
 
 def lost_stop(state: RunState, node: NodeProgress) -> Limit | None:
     """A lost stop that may still be done when the run is to end; None for a node without one."""
-    return None if node.lost_at is None else _of_lost_stop(state, node.lost_at)
+    return None if node.lost_stop is None else _of_lost_stop(state, node.lost_stop.since)
 
 
 def unheard_stop(state: RunState, node: NodeProgress) -> Limit | None:

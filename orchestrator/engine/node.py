@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from orchestrator.engine import limits, work
+from orchestrator.engine import late_stop, limits, work
 from orchestrator.engine.grid import PHASES_WITH, Move, Sight, move_of
 from orchestrator.engine.limits import Limit
 from orchestrator.engine.progress import Mark, NodeProgress
@@ -328,31 +328,10 @@ _AWAITS: Final[Mapping[Move, _Await]] = {
 
 
 def _ours_or_flip(situation: Situation, node: NodeProgress) -> NodeStep:
-    if situation.in_reach(node) or not situation.has_left(node.name):
+    if late_stop.explains(situation, node, situation.seen.at) or not situation.has_left(node.name):
         return _WAIT
     failure = f"{node.name} left the cluster again after it had rejoined"
     return NodeStep(events=(SecondFailure(what=failure),), flip=f"a second failure: {failure}")
-
-
-def is_ours(situation: Situation, node: NodeProgress) -> bool:
-    """Whether a node that should be up is away by a lost stop of this run.
-
-    The answer of its host is enough, and is all there is when the stop took the master down. A host that is
-    stopping the node is enough too: a start is queued behind a stop that hangs. A member list alone must miss
-    the node in enough readings, counted from the first one without it.
-    """
-    found = sight(situation, node)
-    wanted = move_of(node.phase, found, situation.goal(node))
-    absence = situation.absence(node.name)
-    certain = found in (Sight.STOPPING, Sight.AWAY) or absence is not None
-    missed = absence.since if absence else None
-    return wanted in (Move.OURS, Move.OURS_OR_FLIP) and certain and situation.in_reach(node, at=missed)
-
-
-def was_ours(situation: Situation, node: NodeProgress) -> bool:
-    """Whether a lost stop of this run may have taken down a node that waits for its turn and is up again."""
-    waits = node.phase is NodePhase.PENDING and situation.goal(node) is Goal.RESTART
-    return waits and situation.in_reach(node) and sight(situation, node) is Sight.NEW
 
 
 def debt_in_words(node: NodeProgress) -> str:

@@ -37,6 +37,17 @@ class ShardTaken:
         return replace(self, started=started) if started > self.started else self
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostStop:
+    """A stop that is not known to be done and may still come."""
+
+    # when it was taken as not done, or when it was sent, if its node is back or another stop followed; the
+    # beginning of a process that takes the run over
+    since: Instant
+    # what its wave was to take down when it was sent: missing if it is done late
+    taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
 class NodeProgress:
     """One node of the run.
@@ -51,10 +62,7 @@ class NodeProgress:
         ready: `before_stop` hooks that this process ran in this life, not undone; a stop needs them all.
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
-        lost_at: from when on a stop that is not known to be done may still come: from when it was taken as
-            not done, or from when it was sent, if its node is back or another stop followed. A new process
-            that takes the run over counts from its own beginning.
-        lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
+        lost_stop: a stop that may still be done; None for none. All about it is in `late_stop`.
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.
         tries: starts in this phase that the host answered while the process was gone.
@@ -79,8 +87,7 @@ class NodeProgress:
     ready: frozenset[int] = frozenset()
     ready_since: Instant | None = None
     doubt: Doubt | None = None
-    lost_at: Instant | None = None
-    lost_taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
+    lost_stop: LostStop | None = None
     goal: Goal = Goal.RESTART
     start_sent: Instant = 0.0
     tries: int = 0
@@ -136,7 +143,7 @@ _Part = NodePhase | Mark
 
 def _parts(node: NodeProgress) -> tuple[_Part, ...]:
     parts: list[_Part] = [node.phase]
-    open_ = node.doubt is not None or node.lost_at is not None
+    open_ = node.doubt is not None or node.lost_stop is not None
     if node.phase is NodePhase.PENDING:
         awake = RESTART not in node.owed
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.engine.progress import IN_HAND, Mark, NodeProgress
+from orchestrator.engine import late_stop
+from orchestrator.engine.progress import IN_HAND, Mark
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.lease import LeaseRecord, NodeInHand
@@ -32,7 +33,7 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
                 owed=in_order(node.owed),
             )
             for node in state.nodes.of(Mark.AWAKE)
-            if node.phase in IN_HAND or _may_go_down_late(state, node)
+            if node.phase in IN_HAND or late_stop.may_be_done(state, node)
         ),
         out_of_service=out,
         hooks_of=(state.begun.hooks_of or own) if out else None,
@@ -41,10 +42,3 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
         if state.unrestored.settings and state.begun.policy.kind is Kind.RIAK
         else (),
     )
-
-
-def _may_go_down_late(state: RunState, node: NodeProgress) -> bool:
-    """Whether a lost stop, or a stop in doubt, may still take it down: another machine starts it then."""
-    in_doubt = None if node.doubt is None else node.doubt.since
-    sent = [at for at in (node.lost_at, in_doubt) if at is not None]
-    return bool(sent) and state.process.acted_at - max(sent) <= state.begun.policy.deadlines.stop

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine import admit, beginning, changes, limits, recover, refusals, upgrade
+from orchestrator.engine import admit, beginning, changes, late_stop, limits, recover, refusals, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.grid import Move, Sight
 from orchestrator.engine.kinds.every_kind import not_listed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import by_same_reason, hold_in_brief, hold_in_words
 from orchestrator.engine.left_over import left_over, texts
-from orchestrator.engine.node import is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
+from orchestrator.engine.node import is_next, next_to, rejoined, stirring, turn
 from orchestrator.engine.phases import READS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, Mark, NodeProgress
 from orchestrator.engine.sight import sight
@@ -157,7 +157,7 @@ def _stood_still(situation: Situation) -> tuple[Event, ...]:
         name
         for name, node in state.nodes.items()
         if (name in moving and at - node.since > _UNWATCHED_SECONDS)
-        or (node.lost_at is not None and missed.get(name, before) - node.lost_at <= reach)
+        or (node.lost_stop is not None and missed.get(name, before) - node.lost_stop.since <= reach)
     )
     process, here = state.process, state.in_phase
     limits = (process.excused_since, process.called_off_since, here.holding_since, here.gates_closed_since)
@@ -260,27 +260,13 @@ def _pause(situation: Situation) -> Decision | None:
 
 
 def _taken_down_late(situation: Situation) -> Decision | None:
-    """Nodes that a lost stop of ours took down after all: they join the wave, or form their own.
-
-    Of one that somebody has started since, the copies are awaited all the same.
-    """
+    """Nodes that a lost stop took down after all."""
     state = situation.state
     if state.phase not in _WATCHED or not situation.fresh:
         return None
-    late = [node for node in stirring(situation) if is_ours(situation, node) or was_ours(situation, node)]
-    if not late:
-        return None
-    why = "its stop was done late"
-    before = state.wave or Wave(number=state.waves_begun + 1, nodes=(), why=why)
-    joining = (node.name for node in late if node.name not in before.nodes)
-    wave = replace(before, nodes=(*before.nodes, *joining))
-    steps = [node_phase(node.name, node.phase, NodePhase.STARTING, why=why) for node in late]
-    if state.phase is Phase.STANDING_DOWN:
-        return note(*steps)
-    begun = () if state.wave == wave else (WaveStarted(wave=wave, incarnations={}),)
-    there = state.phase in (Phase.DOWN, Phase.REJOINED)
-    down = () if there else (run_phase(state.phase, Phase.DOWN, why=why),)
-    return note(*begun, *steps, *down)
+    nodes = ((node, sight(situation, node)) for node in stirring(situation))
+    late = [node for node, found in nodes if late_stop.took_down(situation, node, found)]
+    return note(*late_stop.joined(state, late)) if late else None
 
 
 def _second_failure(situation: Situation) -> str | None:
@@ -295,7 +281,7 @@ def _second_failure(situation: Situation) -> str | None:
         given_up = {node.name for node in state.nodes_in(NodePhase.FAILED, NodePhase.SKIPPED)}
         spared = ours | given_up | set(state.baseline.bystanders)
         away = [name for name in sorted(state.process.absent) if name not in spared]
-        left = [name for name in away if situation.has_left(name) and not _is_ours(situation, name)]
+        left = [name for name in away if situation.has_left(name) and not _by_lost_stop(situation, name)]
         if left:
             names = ", ".join(sorted(ours | recovering))
             return f"node {left[0]} left the cluster while {names} was away or recovering"
@@ -305,9 +291,9 @@ def _second_failure(situation: Situation) -> str | None:
     return f"{red[0]} has no started copy" if red else None
 
 
-def _is_ours(situation: Situation, name: NodeName) -> bool:
+def _by_lost_stop(situation: Situation, name: NodeName) -> bool:
     node = situation.state.nodes.get(name)
-    return node is not None and situation.in_reach(node)
+    return node is not None and late_stop.explains(situation, node, situation.seen.at)
 
 
 def _moves(situation: Situation) -> Decision | None:
@@ -915,13 +901,8 @@ def _undo(situation: Situation, *, late: bool) -> Decision | None:
 
 
 def _lost_stop_awaited(situation: Situation) -> Decision | None:
-    """The last wait of a run: a lost stop that takes effect after the run has ended leaves its node down.
-
-    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
-    """
-    state, at = situation.state, situation.seen.at
-    nodes = [node for node in state.nodes.of(Mark.OPEN) if node.phase is not NodePhase.FAILED]
-    lost = [n.name for n in nodes if (limit := limits.lost_stop(state, n)) and not limit.is_over(at)]
+    """The last wait of a run."""
+    lost = late_stop.awaited(situation)
     if not lost:
         return None
     what = f"a stop of {', '.join(lost)} whose connection was lost and which may still be done"
@@ -952,17 +933,11 @@ def _unstarted(situation: Situation) -> list[NodeName]:
     """Nodes whose service is not seen to run, or may still stop: a start needs no answer of the cluster."""
     state, hosts = situation.state, situation.hosts
     ours = [node for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
-    settled = [node.name for node in ours if not _may_still_stop(situation, node)]
+    settled = [
+        node.name for node in ours if not late_stop.may_still_stop(situation, node, sight(situation, node))
+    ]
     up = {name for name in settled if name in hosts and hosts[name].service is ServiceState.RUNNING}
     return [node.name for node in ours if node.name not in up]
-
-
-def _may_still_stop(situation: Situation, node: NodeProgress) -> bool:
-    """Whether a verb in doubt may still take down a node whose service runs: nothing has started it yet."""
-    if sight(situation, node) is Sight.DOUBT:
-        return True
-    limit = limits.unheard_stop(situation.state, node)
-    return limit is not None and not limit.is_over(situation.seen.at)
 
 
 _EXIT: Final = {

@@ -163,18 +163,6 @@ class Situation:
         """Whether a verb is sent again after its host was out of reach: not forever."""
         return failure.passes and not self.fails_too_long(failure.action)
 
-    def in_reach(self, node: NodeProgress, *, at: Instant | None = None) -> bool:
-        """Whether a node that is away since then, or by this reading, may be so because of our lost verb."""
-        if self.rebooted(node):
-            return False
-        since, reach = self.seen.at if at is None else at, self.policy.deadlines.stop
-        if node.lost_at is not None and since - node.lost_at <= reach:
-            return True
-        doubt = node.doubt
-        if doubt is None:
-            return False
-        return since - doubt.since <= max(reach, limits.effect(self.state, doubt).seconds)
-
     def machine(self, node: NodeProgress) -> tuple[NodeProgress, ...]:
         """The nodes of the wave that go down and come up with a node's machine, itself included."""
         names = self.state.wave.machine(node.name) if self.state.wave else (node.name,)

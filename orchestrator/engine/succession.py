@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from orchestrator.engine import late_stop
 from orchestrator.engine.merge_state import doubted
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress, Nodes
 from orchestrator.engine.state import PhaseState, ProcessState, RunState
@@ -54,7 +55,7 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         install=_installing_again(node, at),
         start_failed=node.start_failed if node.phase is NodePhase.FAILED else None,
         doubt=_doubted_again(state, node, at),
-        lost_at=_lost_again(state, node, at),
+        lost_stop=late_stop.for_new_process(state, node, _last_seen(state), at),
         ready_since=None if node.ready_since is None else min(node.ready_since, at),
         stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
     )
@@ -76,15 +77,6 @@ def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | 
         return None
     over = not doubt.accepted and _last_seen(state) - doubt.since > state.begun.policy.deadlines.stop
     return None if over else Doubt(verb=doubt.verb, since=at, heard=doubt.heard)
-
-
-def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | None:
-    """A lost stop stays lost for the new process, if it may have taken effect while none was at work."""
-    if node.lost_at is None:
-        return None
-    absence = state.process.absent.get(node.name)
-    missed = _last_seen(state) if absence is None else absence.since
-    return None if missed - node.lost_at > state.begun.policy.deadlines.stop else at
 
 
 def _last_seen(state: RunState) -> Instant:
@@ -122,7 +114,7 @@ def _taken_up(node: NodeProgress, event: RunResumed) -> NodeProgress:
     if node.name in event.skip and node.phase is NodePhase.FAILED:
         # It is known to be down: no stop that was in doubt makes it the run's to start again.
         return replace(
-            node, phase=NodePhase.SKIPPED, failure=None, start_failed=None, doubt=None, lost_at=None
+            node, phase=NodePhase.SKIPPED, failure=None, start_failed=None, doubt=None, lost_stop=None
         )
     if node.name in event.skip and node.phase is NodePhase.PENDING:
         return replace(node, phase=NodePhase.SKIPPED, failure=None)

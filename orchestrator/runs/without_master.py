@@ -70,7 +70,7 @@ def nodes_to_start(state: RunState, event: RunResumed | RestoreBegun, *, at: Ins
         node.name
         for node in continued.nodes.values()
         # A lost stop may have taken a node down after the program was killed.
-        if node.phase in GOING_UP_OR_DOWN or node.lost_at is not None
+        if node.phase in GOING_UP_OR_DOWN or node.lost_stop is not None
     )
 
 

@@ -168,7 +168,7 @@ def _no_wider_than_planned(step: Step) -> Iterator[str]:
     known = {name for wave in planned for name in wave}
     before = step.before
     joined = set(event.wave.nodes) - set(before.wave.nodes if before.wave else ())
-    lost = {n.name for n in before.nodes.values() if n.doubt is not None or n.lost_at is not None}
+    lost = {n.name for n in before.nodes.values() if n.doubt is not None or n.lost_stop is not None}
     if joined <= lost:
         return  # nodes that a lost stop took down join the wave to be started, not to be stopped
     nodes = set(event.wave.nodes) & known
@@ -188,7 +188,7 @@ def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
     for name, node in step.before.nodes.items():
         later = step.after.nodes.get(name)
         final = node.phase in (NodePhase.RECOVERED, NodePhase.SKIPPED)
-        lost = node.doubt is not None or node.lost_at is not None
+        lost = node.doubt is not None or node.lost_stop is not None
         late = lost and later is not None and later.phase is NodePhase.STARTING
         if final and later is not None and later.phase is not node.phase and not late:
             yield f"{name} was {node.phase.value} and is {later.phase.value}"

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from orchestrator.engine.fold import evolve, replay
+from orchestrator.engine.progress import LostStop
 from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision, needed
 from orchestrator.engine.state import RunState, with_node
@@ -89,7 +90,7 @@ def test_nodes_to_start_are_those_that_the_run_left_down() -> None:
         (("es2",), state, RestoreBegun(operator="ann", host="b")),
         ((), evolve(state, Record(run=state.run, sequence=99, at=1.0, event=taken_over)), resumed),
         ((), up, resumed),
-        (("es2",), with_node(up, ES2, lost_at=state.process.acted_at), resumed),
+        (("es2",), with_node(up, ES2, lost_stop=LostStop(since=state.process.acted_at)), resumed),
     ):
         assert nodes_to_start(of, event, at=played.world.agenda.now) == found
 
@@ -97,7 +98,11 @@ def test_nodes_to_start_are_those_that_the_run_left_down() -> None:
 def test_needed_is_nothing_once_no_stop_may_still_be_done() -> None:
     ending = replace(Simulation(cluster(3)).begin(policy()), phase=Phase.STANDING_DOWN)
     assert needed(ending) == (frozenset(), frozenset())
-    for open_ in ({"lost_at": 5.0}, {"doubt": Doubt(verb=Verb.STOP, since=5.0)}, {"phase": NodePhase.FAILED}):
+    for open_ in (
+        {"lost_stop": LostStop(since=5.0)},
+        {"doubt": Doubt(verb=Verb.STOP, since=5.0)},
+        {"phase": NodePhase.FAILED},
+    ):
         look, hosts = needed(with_node(ending, ES2, **open_))
         assert (Look.CLUSTER in look, hosts) == (True, {"es2"})
 

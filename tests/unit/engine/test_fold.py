@@ -13,7 +13,7 @@ import pytest
 from orchestrator.engine.fold import owed_by
 from orchestrator.engine.grid import NODE_STEPS, NODE_STEPS_BY_COMMAND
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, READS, RUN_STEPS
-from orchestrator.engine.progress import FINAL_NODE_PHASES, Mark, NodeProgress, Nodes
+from orchestrator.engine.progress import FINAL_NODE_PHASES, LostStop, Mark, NodeProgress, Nodes
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import Action, Moment, RebootHost, RunHook, RunInstall, StartNode, StopNode
@@ -223,9 +223,9 @@ def test_a_stop_in_doubt_is_lost_once_it_is_taken_as_not_done(subtests: pytest.S
     """Also when the next one is sent: its host may do it after that one too."""
     stop, again = StopNode(node=ES1), node_phase(ES1, STOPPING, PENDING)
     in_doubt = _after(_es1(STOPPING), *_failed(stop, in_doubt=True))
-    assert _after(in_doubt, again, at=AT + 30.0).nodes[ES1].lost_at == AT + 30.0
+    assert _after(in_doubt, again, at=AT + 30.0).nodes[ES1].lost_stop == LostStop(since=AT + 30.0)
     refused = _after(_es1(STOPPING), *_failed(stop), again)
-    assert [one.nodes[ES1].lost_at for one in (in_doubt, _after(in_doubt, GONE), refused)] == [None] * 3
+    assert [one.nodes[ES1].lost_stop for one in (in_doubt, _after(in_doubt, GONE), refused)] == [None] * 3
     lost, accepted = (Doubt(verb=Verb.STOP, since=AT, accepted=done) for done in (False, True))
     for doubt, found, later in (
         (lost, None, AT),
@@ -234,8 +234,9 @@ def test_a_stop_in_doubt_is_lost_once_it_is_taken_as_not_done(subtests: pytest.S
         (None, 3.0, 3.0),
     ):
         with subtests.test(doubt=doubt, found=found):
-            node = _after(_es1(doubt=doubt, lost_at=found), *_done(stop), at=AT + 33.0).nodes[ES1]
-            assert node.lost_at == later
+            before = _es1(doubt=doubt, lost_stop=found and LostStop(since=found))
+            node = _after(before, *_done(stop), at=AT + 33.0).nodes[ES1]
+            assert node.lost_stop == (later and LostStop(since=later))
             assert node.doubt == Doubt(verb=Verb.STOP, since=AT + 33.0, accepted=True, heard=True)
 
 
@@ -357,10 +358,10 @@ def test_two_waves_are_awaited_with_what_the_first_one_found(subtests: pytest.Su
 
 NAMES: Final = [NodeName(f"es{number}") for number in range(12)]
 EXPECTED: Final = {
-    Mark.OPEN: lambda node: node.doubt is not None or node.lost_at is not None,
+    Mark.OPEN: lambda node: node.doubt is not None or node.lost_stop is not None,
     Mark.AWAKE: lambda node: (
         node.doubt is not None
-        or node.lost_at is not None
+        or node.lost_stop is not None
         or (RESTART not in node.owed if node.phase is PENDING else node.phase not in FINAL_NODE_PHASES)
     ),
     Mark.INSTALLS: lambda node: node.install is not None,
@@ -375,7 +376,7 @@ def _drawn(dice: random.Random, name: NodeName) -> NodeProgress:
         name=name,
         phase=dice.choice([*NodePhase]),
         doubt=dice.choice([None, None, Doubt(verb=Verb.STOP, since=1.0)]),
-        lost_at=dice.choice([None, None, 2.0]),
+        lost_stop=dice.choice([None, None, LostStop(since=2.0)]),
         owed=frozenset(item for item in owed if dice.random() < 1 / 2),
         install=dice.choice([None, Installing(number=0, ticket="t", since=1.0)]),
         returns=dice.randint(0, 9),

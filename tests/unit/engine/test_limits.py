@@ -11,6 +11,7 @@ from orchestrator.engine import limits, refusals
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.limits import Limit
 from orchestrator.engine.merge_state import Merging
+from orchestrator.engine.progress import LostStop
 from orchestrator.engine.state import Absence, Failing, RefusedAccess, RunState
 from orchestrator.model.action import (
     Action,
@@ -60,6 +61,7 @@ HOOK: Final = RunHook(node=ES2, moment=Moment.AFTER_RECOVERY, number=0, hook=Hoo
 FAILED: Final = Failing(last=ActionFailed(action=HOOK, reason="no route", in_doubt=False), since=AT)
 REBOOTS: Final = Doubt(verb=Verb.REBOOT, since=AT, accepted=True)
 INSTALLS: Final = Installing(number=0, ticket="t", since=AT)
+LOST: Final = {"phase": NodePhase.RECOVERED, "lost_stop": LostStop(since=AT)}
 MERGING: Final = replace(IN_HAND, begun=LONG_AGO, asked=1, asked_at=AT)
 MISSING: Final = {"absent": {ES2: Absence(since=AT, readings=1)}}
 STOPPING, STOPPED, STARTING = NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING
@@ -90,7 +92,7 @@ ROWS: Final[tuple[tuple[str, Phase, Fields, Fields, float], ...]] = (
     ("start_in_doubt", Phase.DOWN, {}, {"phase": STARTING, "doubt": replace(REBOOTS, since=AT + 5.0)}, 809.0),
     ("join", Phase.DOWN, {}, {"phase": STARTING}, 211.0 + 307.0),
     ("back", Phase.REASSIGNED, {**MISSING, "since": AT + 100.0}, REJOINED, 307.0),
-    ("lost_stop", Phase.FINISHING, {}, {"phase": NodePhase.RECOVERED, "lost_at": AT}, 101.0),
+    ("lost_stop", Phase.FINISHING, {}, LOST, 101.0),
     ("rejoin", Phase.REJOINED, {"since": AT}, {"phase": STARTING}, 307.0),
     ("restoring", Phase.FINISHING, {"since": AT, "settings": {KEY: OFF}}, {}, 307.0),
     ("recovery", Phase.REASSIGNED, {"since": AT}, REJOINED, 401.0),

@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
+from orchestrator.engine import late_stop
 from orchestrator.engine.grid import GRIDS, NODE_STEPS, Move, Sight
-from orchestrator.engine.node import is_ours
-from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, LostStop, NodeProgress
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import Absence
@@ -205,10 +205,12 @@ def _missed(asked: Situation, ago: float) -> Situation:
 def test_a_node_down_by_a_lost_stop_is_ours() -> None:
     """By when it was first missed. A host's word is enough: there may be no master to list it."""
     for ago, is_it in ((1.0, False), (5.0, True)):
-        late = node_in(PENDING, lost_at=now() - REACH - 3.0)
-        assert is_ours(_missed(situation(late, "silent", "absent"), ago), late) is is_it, ago
-    lost = node_in(PENDING, lost_at=now() - 60.0)
-    said = [service for service in SERVICES if is_ours(situation(lost, service, "no master"), lost)]
+        late = node_in(PENDING, lost_stop=LostStop(since=now() - REACH - 3.0))
+        asked = _missed(situation(late, "silent", "absent"), ago)
+        assert late_stop.took_down(asked, late, sight(asked, late)) is is_it, ago
+    lost = node_in(PENDING, lost_stop=LostStop(since=now() - 60.0))
+    asked_of = {service: situation(lost, service, "no master") for service in SERVICES}
+    said = [one for one, asked in asked_of.items() if late_stop.took_down(asked, lost, sight(asked, lost))]
     assert said == ["stops", "gone", "failed"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from orchestrator.engine.progress import NodeProgress, ShardTaken
+from orchestrator.engine.progress import LostStop, NodeProgress, ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.engine.succession import resumed
 from orchestrator.model.cluster import Incarnation, NodeName
@@ -26,8 +26,7 @@ BEFORE = NodeProgress(
     ready=frozenset({1}),
     ready_since=3.0,
     doubt=Doubt(verb=Verb.STOP, since=990.0, heard=True, accepted=True),
-    lost_at=990.0,
-    lost_taken={("logs", 0): ShardTaken(started=2)},
+    lost_stop=LostStop(since=990.0, taken={("logs", 0): ShardTaken(started=2)}),
     goal=Goal.BRING_UP,
     start_sent=4.0,
     tries=5,
@@ -42,7 +41,7 @@ BEFORE = NodeProgress(
 )
 FORGOTTEN = {"ready", "goal", "start_sent", "tries", "reboots", "returns", "start_failed"}
 """What only the process that is gone knew, or counted."""
-COUNTS_AGAIN = {"since", "doubt", "lost_at", "install"}
+COUNTS_AGAIN = {"since", "doubt", "lost_stop", "install"}
 """Kept, and counted from the new process on."""
 
 
