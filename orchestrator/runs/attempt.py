@@ -1,19 +1,18 @@
-"""One process's attempt at a run: reporter, requests, lease, journal and loop, until the run has ended."""
+"""One process's attempt at a run, from its first events to its end: reporter, requests, lease, loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from orchestrator.engine.fold import evolve
 from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
-from orchestrator.errors import ExitCode, JournalError
-from orchestrator.model.event import Event, Record, RunStarted
+from orchestrator.errors import ExitCode
+from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.model.policy import Kind, Policy
-from orchestrator.runs.connection import Connection, Process, RunJournal, Watched
+from orchestrator.model.policy import Kind
+from orchestrator.runs.connection import Connection, RunJournal, Watched
 from orchestrator.runs.surroundings import surrounded
 from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
@@ -26,75 +25,55 @@ from orchestrator.view.text import counted
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """An attempt that holds its lease and has not begun.
-
-    Attributes:
-        state: as replayed; changes during the run.
-        past: records of earlier attempts.
-        first: events to commit before anything else.
-        begun: their records, once they are committed.
-        then: called with the last state of the run.
-    """
+    """An attempt that holds its lease, and whose first events are committed."""
 
     connection: Connection
     lease: Lease
     journal: RunJournal
-    state: RunState
-    past: Sequence[Record] = ()
-    first: tuple[Event, ...] = ()
-    begun: Sequence[Record] | None = None
-    then: Callable[[RunState], None] = lambda _state: None
-
-    @property
-    def repairs(self) -> bool:
-        """Whether it restores what another run left, which is in the lease's record."""
-        return any(isinstance(event, RunStarted) and event.repairs is not None for event in self.first)
-
-    @property
-    def policy(self) -> Policy:
-        """The policy of the run, also before its first events are committed."""
-        begun = next((event for event in self.first if isinstance(event, RunStarted)), None)
-        return (begun or self.state.begun).policy
+    state: RunState  # as the journal leads to; changes during the run
+    past: Sequence[Record] = ()  # records of earlier attempts
+    begun: Sequence[Record]  # those of the first events
+    then: Callable[[RunState], None] = lambda _state: None  # called with the last state of the run
 
 
-def begin(attempt: Attempt) -> Sequence[Record]:
-    """Commit the first events, unless that was done; their records.
+class RestoreFailed(Exception):  # noqa: N818  (names what happened)
+    """No attempt has begun: the changes of another run come first, and could not be restored.
 
-    Raises:
-        JournalError: they could not be written; nothing was changed, and the lease is given back.
+    `state` is the last one of the run that was to restore them. It has shown its end.
     """
-    if attempt.begun is None:
-        attempt.begun = _commit_first(attempt)
-    return attempt.begun
+
+    def __init__(self, state: RunState) -> None:
+        super().__init__(f"run {state.run} could not restore what another run left")
+        self.state = state
 
 
-def driven(ready: Attempt | RunState) -> RunState:
-    """Drive an attempt; or the end of the restore that came before it and failed."""
-    return ready if isinstance(ready, RunState) else drive(ready)
+def driven(begin: Callable[[], Attempt]) -> RunState:
+    """Drive the attempt that this begins to its end; the end of the restore before it, where that failed."""
+    try:
+        attempt = begin()
+    except RestoreFailed as failed:
+        return failed.state
+    return drive(attempt)
 
 
 def drive(attempt: Attempt) -> RunState:
-    """Work on the run until it has ended; its last state.
-
-    Raises:
-        JournalError: the first events could not be written; nothing was changed.
-    """
-    process, ports = attempt.connection.process, attempt.connection.ports
+    """Work on the run until it has ended; its last state."""
+    process, ports, begun = attempt.connection.process, attempt.connection.ports, attempt.state.begun
+    kind = begun.policy.kind
     listening = ListeningCluster(ports.cluster, process.clock.now)
     with ExitStack() as stack:
         enter = stack.enter_context
-        watched = Watched(kind=attempt.policy.kind, past=attempt.past, seen=lambda: listening.seen)
+        watched = Watched(kind=kind, past=attempt.past, seen=lambda: listening.seen)
         reporter = enter(process.reporter(watched))
-        around = surrounded(reporter, attempt.connection, attempt.policy, attempt.state.run, attempt.past)
+        around = surrounded(reporter, attempt.connection, begun.policy, attempt.state.run, attempt.past)
         reporter = around or reporter
-        reporter.events(begin(attempt))
-        state = attempt.state
-        hosts = ports.hosts(state.begun.addresses, state.begun.data_paths)
+        reporter.events(attempt.begun)
+        hosts = ports.hosts(begun.addresses, begun.data_paths)
         listener = enter(process.background.listen(listening, hosts))
         left = enter(process.background.left_requests(attempt.journal))
         own = enter(process.requests.during(lambda: loop.state))
         loop = Loop(
-            state,
+            attempt.state,
             Ports(
                 cluster=listening,
                 hosts=hosts,
@@ -103,46 +82,46 @@ def drive(attempt: Attempt) -> RunState:
                 clock=process.clock,
                 listener=listener,
                 reporter=reporter,
-                gates=ports.gates(state.begun.policy.gates),
-                sample=no_samples if attempt.policy.kind is Kind.RIAK else process.sampler(),
+                gates=ports.gates(begun.policy.gates),
+                sample=no_samples if kind is Kind.RIAK else process.sampler(),
                 around=around,
             ),
             asked=strongest(own, left),
             workers=process.workers,
             reads=process.order,
         )
-        enter(process.background.keep(attempt.lease))
-        try:
-            loop.run()
-        finally:
-            attempt.state = loop.state
-            if loop.unwritten:
-                process.warn(_unwritten(attempt.state, loop.unwritten))
-            if attempt.state.phase is Phase.ENDED:
-                _let_go(attempt, process)
-                if not isinstance(attempt.journal, UnwrittenJournal):
-                    process.ended(attempt.journal.run)
+        with _lease_kept(attempt):
+            try:
+                loop.run()
+            finally:
+                attempt.state = loop.state
+                if loop.unwritten:
+                    process.warn(_unwritten(attempt.state, loop.unwritten))
     attempt.then(attempt.state)
     return attempt.state
 
 
-def _commit_first(attempt: Attempt) -> Sequence[Record]:
-    """Commit the first events. If that fails, nothing may be done, and the lease is released."""
-    if attempt.past:
-        # Somebody may have removed the record: from here on another machine can restore by it again, even if
-        # nothing can be committed. It is written before each change too: one that is refused here bars that.
-        attempt.lease.publish(attempt.state)
-    try:
-        records = attempt.journal.append(attempt.first, attempt.connection.process.now)
-    except JournalError:
-        if attempt.past or attempt.repairs:
-            attempt.lease.leave()  # its record lists pending changes: a restore needs it
-        else:
-            attempt.lease.release()
-        raise
-    for record in records:
-        attempt.state = evolve(attempt.state, record)
-    return records
+@contextmanager
+def _lease_kept(attempt: Attempt) -> Iterator[None]:
+    """Refresh the lease. Once the run has ended, release it, unless changes are pending.
+
+    Then, and after a defect, its record stays for the run that restores them.
+    """
+    process, lease = attempt.connection.process, attempt.lease
+    with process.background.keep(lease):
+        try:
+            yield
+        finally:
+            state = attempt.state
+            if state.phase is Phase.ENDED:
+                if state.outcome is Outcome.NOT_RESTORED:
+                    lease.publish(state)  # settings restored since the last action are not pending
+                    lease.leave()
+                else:
+                    for trouble in lease.release():
+                        process.warn(trouble)
+                if not isinstance(attempt.journal, UnwrittenJournal):
+                    process.ended(state.run)
 
 
 def _unwritten(state: RunState, events: int) -> str:
@@ -152,16 +131,6 @@ def _unwritten(state: RunState, events: int) -> str:
         f"the last {counted(events, 'event')} of run {state.run} are not in its journal: the state could not "
         f"be written; `{status}` reads the cluster instead"
     )
-
-
-def _let_go(attempt: Attempt, process: Process) -> None:
-    """Release the lease, unless changes are pending: then the record stays for the run that restores them."""
-    if attempt.state.outcome is Outcome.NOT_RESTORED:
-        attempt.lease.publish(attempt.state)  # settings restored since the last action are not pending
-        attempt.lease.leave()
-        return
-    for trouble in attempt.lease.release():
-        process.warn(trouble)
 
 
 def exit_code(state: RunState) -> ExitCode:

@@ -26,6 +26,7 @@ from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.ports import ClusterReadings
+from orchestrator.runs.attempt import driven
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
 from orchestrator.runs.due import nothing_due, only_due, only_to_upgrade
@@ -33,7 +34,7 @@ from orchestrator.runs.files import SavedPlan
 from orchestrator.runs.find_run import Wanted, candidates, past_times
 from orchestrator.runs.selection import require_cluster, require_zones, start_of
 from orchestrator.runs.surroundings import require_surroundings
-from orchestrator.runs.takeover import release_dead, restore_others, run_from_start
+from orchestrator.runs.takeover import new_run, release_dead, restore_others
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.store import StateMissing
@@ -204,7 +205,9 @@ class Preparation:
         with self.connection.state(Access.WRITE) as store:
             planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
             started = replace(self.started, planned=planned, forecast=(plan or self._foreseen()).forecast)
-            return run_from_start(self.connection, store, started, again=lambda: self._again(started))
+            return driven(
+                lambda: new_run(self.connection, store, started, again=lambda: self._again(started))
+            )
 
     def _again(self, before: RunStarted) -> RunStarted:
         """How the run begins after a dead run's changes were restored: the cluster has other members now.

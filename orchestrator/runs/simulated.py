@@ -19,14 +19,14 @@ from sqlalchemy import Engine
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Record, RunStarted
+from orchestrator.model.event import Event, Record, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
 from orchestrator.ports import Reporter
 from orchestrator.runs import attempt as attempts
-from orchestrator.runs.attempt import Attempt
+from orchestrator.runs.attempt import Attempt, RestoreFailed
 from orchestrator.runs.connection import Connection, NoReports, Process, Watched
 from orchestrator.runs.recorded import PastRun, past_run_of
 from orchestrator.runs.simulated_ports import (
@@ -41,8 +41,8 @@ from orchestrator.runs.simulated_ports import (
     give_back,
     simulated_cluster,
 )
-from orchestrator.runs.takeover import claim, new_run, release, repair
-from orchestrator.runs.unfinished import restoration, resumption
+from orchestrator.runs.takeover import LeaseHeld, new_run, repair
+from orchestrator.runs.unfinished import next_attempt
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.sampling import Sampling, no_samples
@@ -292,7 +292,7 @@ class Simulation:
         """
         self._policy = started.policy
         connection = self._started()
-        return self._begun(new_run(connection, self._store(), started, again=lambda: started))
+        return self._begun(lambda: new_run(connection, self._store(), started, again=lambda: started))
 
     def take_over(self, policy: Policy) -> RunState | None:
         """Begin a run that only restores what the record in the cluster lists; None if it lists nothing.
@@ -303,30 +303,35 @@ class Simulation:
         """
         self._policy = policy
         connection, started = self._started(), self.start_of(policy)
-        claimed = claim(connection, self._store(), started)
-        if claimed.left is None:
-            release(claimed.attempt.lease, connection.process)
-            self._over()
-            return None
-        return self._begun(repair(self._store(), claimed, started))
+        run, store = connection.process.new_run(), self._store()
+        with LeaseHeld(connection, store, run, replace(started, state=store.state)) as held:
+            if held.left is not None:
+                return self._begun(lambda: repair(held, run, started))
+        self._over()
+        return None
 
     def resume(
         self, *, retry_failed: bool = False, skip: Sequence[NodeName] = (), accept_alerts: Sequence[str] = ()
     ) -> RunState:
         """A new process continues the run."""
         connection, past = self._started(), self._past()
-        accepted = past.require_alerts(accept_alerts)
-        ready = resumption(
-            connection, self._store(), past, retry_failed=retry_failed, skip=skip, accept_alerts=accepted
+        event = RunResumed(
+            operator=self.operator,
+            host=self.host,
+            retry_failed=retry_failed,
+            skip=tuple(skip),
+            state=self._store().state,
+            accept_alerts=past.require_alerts(accept_alerts),
         )
-        state = self._begun(ready)
+        state = self._begun(lambda: next_attempt(connection, self._store(), past, event))
         do_without(self.world, state.done_without)
         return state
 
     def restore(self) -> RunState:
         """A new process only restores what the run changed."""
         connection, past = self._started(), self._past()
-        return self._begun(restoration(connection, self._store(), past))
+        event = RestoreBegun(operator=self.operator, host=self.host, state=self._store().state)
+        return self._begun(lambda: next_attempt(connection, self._store(), past, event))
 
     def start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunStarted:
         """How a run would begin over the nodes that the policy selects; no time passes."""
@@ -336,14 +341,15 @@ class Simulation:
         entries = self._store().runs()  # the latest first: it continues where one after it could not begin
         return past_run_of(self._store(), next((e for e in entries if e.run == self.run), entries[0]))
 
-    def _begun(self, ready: Attempt | RunState) -> RunState:
-        if isinstance(ready, RunState):
+    def _begun(self, begin: Callable[[], Attempt]) -> RunState:
+        try:
+            attempt = begin()
+        except RestoreFailed as failed:
             self._over()
-            return ready
-        self._attempt, self.run = ready, ready.journal.run
-        attempts.begin(ready)
-        self.heart_of(ready.lease)
-        return ready.state
+            return failed.state
+        self._attempt, self.run = attempt, attempt.journal.run
+        self.heart_of(attempt.lease)
+        return attempt.state
 
     def drive(self, state: RunState, reporter: Reporter, *, order: Order = Order.CLUSTER_FIRST) -> RunState:
         """Drive the attempt that was begun to its end.

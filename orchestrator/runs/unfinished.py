@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 
 from orchestrator.config.gates import secrets_of
 from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.engine.left_over import LeftOver, grouped
 from orchestrator.engine.state import RunState
-from orchestrator.errors import ConfigError, ExitCode, JournalError, NotRestored, UsageError
+from orchestrator.errors import (
+    ConfigError,
+    ExitCode,
+    JournalError,
+    NotRestored,
+    UsageError,
+)
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, RestoreBegun, RunResumed
+from orchestrator.model.event import RestoreBegun, RunResumed
 from orchestrator.model.observation import Look
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, LeasePlace
 from orchestrator.model.reading import Unknown
-from orchestrator.runs.attempt import Attempt, driven
+from orchestrator.runs.attempt import Attempt, drive, driven
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.find_run import RunPassed, Wanted, candidates, find_run, is_missing, nothing_to_restore
 from orchestrator.runs.planning import prepare_restore
 from orchestrator.runs.recorded import PastRun, past_run_of, require_agreed, to_restore, to_resume
 from orchestrator.runs.selection import require_same
-from orchestrator.runs.takeover import UNSAID, InService, claim, lease_taken, release, restore_left, take_up
+from orchestrator.runs.takeover import UNSAID, InService, LeaseHeld, repair, take_up
 from orchestrator.runs.without_master import bring_master_back, nodes_to_start
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.journal import UnwrittenJournal
-from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
-from orchestrator.runtime.taking import LeaseGarbled, LeaseRefused, LeaseUnreachable, Taken
+from orchestrator.runtime.taking import LeaseGarbled, LeaseRefused, LeaseUnreachable
 from orchestrator.runtime.unwritten_lease import UnwrittenLease
 from orchestrator.view.progress import unrestored
 
@@ -78,45 +82,122 @@ def resume_run(
         JournalError: the state cannot be written.
     """
     require_same(connection.ports, past.entry.run, past.started)
-    return driven(
-        resumption(connection, store, past, retry_failed=retry_failed, skip=skip, accept_alerts=accept_alerts)
-    )
-
-
-def resumption(
-    connection: Connection,
-    store: StateStore,
-    past: PastRun,
-    *,
-    retry_failed: bool = False,
-    skip: Sequence[NodeName] = (),
-    accept_alerts: Sequence[str] = (),
-) -> Attempt | RunState:
-    """The attempt that continues a run and holds its lease; or how a restore before it failed.
-
-    The arguments and what is raised are those of `resume_run`.
-    """
-    require_agreed(connection, store, past, to_resume)
-    process = connection.process
-    try:
-        connection.ports.require_secrets(secrets_of(past.started.policy))
-    except ConfigError as error:  # it holds stops; a node that is down has to come up all the same
-        process.warn(
-            f"{error}; its gate counts as closed: the run starts nodes, restores settings and stops nothing"
-        )
     event = RunResumed(
-        operator=process.operator,
-        host=process.host,
+        operator=connection.process.operator,
+        host=connection.process.host,
         retry_failed=retry_failed,
         skip=tuple(skip),
         state=store.state,
         accept_alerts=tuple(accept_alerts),
     )
-    with _refused_to("resume", past):
-        held = _lease(connection, store, past, event)
-    if isinstance(held, RunState):
-        return held
-    return _attempt(connection, store, past, held, event)
+    return driven(lambda: next_attempt(connection, store, past, event))
+
+
+def restore_run(
+    connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
+) -> RunState:
+    """Restore what a run changed, from its journal. Arguments, what is returned and raised as `resume_run`.
+
+    Args:
+        connection: its cluster.
+        store: the state database that has the run.
+        past: the run.
+        written: False where the state can be read and not written.
+    """
+    require_same(connection.ports, past.entry.run, past.started)
+    process = connection.process
+    event = RestoreBegun(operator=process.operator, host=process.host, state=store.state)
+    return driven(lambda: next_attempt(connection, store, past, event, written=written))
+
+
+def next_attempt(
+    connection: Connection,
+    store: StateStore,
+    past: PastRun,
+    event: RunResumed | RestoreBegun,
+    *,
+    written: bool = True,
+) -> Attempt:
+    """Begin the attempt that continues or restores a run. Its cluster is not checked.
+
+    Args:
+        connection: its cluster.
+        store: the state database that has the run.
+        past: the run.
+        event: with which the attempt begins: it says which of the two.
+        written: False where the state can be read and not written.
+
+    Raises:
+        NotRestored: the cluster refuses the credentials, and the run has changed settings, or nodes of it
+            were started and not seen to be back.
+        RestoreFailed: what another run left could not be restored.
+        OrchestratorError: as `resume_run`.
+    """
+    resumes = isinstance(event, RunResumed)
+    if resumes:
+        require_agreed(connection, store, past, to_resume)
+        try:
+            connection.ports.require_secrets(secrets_of(past.started.policy))
+        except ConfigError as error:  # it holds stops; a node that is down has to come up all the same
+            connection.process.warn(
+                f"{error}; its gate counts as closed: the run starts nodes, restores settings and stops "
+                "nothing"
+            )
+    elif any(node.undo for node in past.state.nodes.values()):
+        require_agreed(connection, store, past, to_restore)
+    try:
+        return _with_master(connection, store, past, event, written=written)
+    except LeaseRefused as refused:
+        left = _left("resume" if resumes else "restore", past, refused)
+        if left is None:
+            raise
+        raise left from refused
+    except LeaseUnreachable as error:
+        if resumes or past.started.policy.lease is not LeasePlace.CLUSTER:
+            raise  # for a restore: it was the lease in the state, and there is no other
+        connection.process.warn(f"{error}: continuing with the lease in the state alone")
+        return take_up(connection, store, past, event, in_cluster=False, written=written)
+
+
+def _with_master(
+    connection: Connection,
+    store: StateStore,
+    past: PastRun,
+    event: RunResumed | RestoreBegun,
+    *,
+    written: bool,
+) -> Attempt:
+    """The next attempt of a run. Without a master, the nodes that it stopped are started first."""
+    started = past.started
+    try:
+        return take_up(connection, store, past, event, written=written)
+    except LeaseGarbled:
+        raise  # the cluster answers
+    except LeaseUnreachable:
+        restored = past.entry.outcome is Outcome.RESTORED  # perhaps by another run: not in its journal
+        nodes = () if restored else nodes_to_start(past.state, event, at=connection.process.now)
+        if started.policy.lease is not LeasePlace.CLUSTER or not nodes:
+            raise
+        in_state = None if written else UnwrittenLease(store.lease(started.cluster_uuid))
+        if not bring_master_back(connection, store, past.state, nodes, in_state=in_state):
+            raise
+    return take_up(connection, store, past, event, written=written)
+
+
+def _left(verb: str, past: PastRun, refused: LeaseRefused) -> NotRestored | None:
+    """What stays unrestored when the cluster refuses the credentials; None if nothing does."""
+    nodes = dict.fromkeys(refused.started, "started over SSH, not seen in the cluster")
+    nodes |= dict.fromkeys(refused.down, "down")
+    down = [LeftOver(name=n, one=f"node {{}}: {s}", many=f"nodes {{}}: {s}") for n, s in nodes.items()]
+    left = [*unrestored(past.state), *down]
+    if not left:
+        return None
+    again = past.state.command(verb)
+    return NotRestored(
+        str(refused),
+        *(f"  NOT RESTORED: {line}" for line in grouped(left)),
+        f"once the credentials are accepted: {again}",
+    )
 
 
 def restore_meant(
@@ -218,139 +299,14 @@ def _restore_here(connection: Connection, store: StateStore, past: PastRun, serv
     return restore_run(connection, store, past)
 
 
-def restore_run(
-    connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
-) -> RunState:
-    """Restore what a run changed, from its journal.
-
-    Args:
-        connection: its cluster.
-        store: the state database that has the run.
-        past: the run.
-        written: False where the state can be read and not written.
-
-    Raises:
-        UsageError: as `resume_run`.
-    """
-    require_same(connection.ports, past.entry.run, past.started)
-    return driven(restoration(connection, store, past, written=written))
-
-
-def restoration(
-    connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
-) -> Attempt | RunState:
-    """The attempt that restores what a run changed and holds its lease; or how a restore before it failed."""
-    if any(node.undo for node in past.state.nodes.values()):
-        require_agreed(connection, store, past, to_restore)
-    process = connection.process
-    event = RestoreBegun(operator=process.operator, host=process.host, state=store.state)
-    with _refused_to("restore", past):
-        held = _lease_for_restore(connection, store, past, event, written=written)
-    if isinstance(held, RunState):
-        return held
-    return _attempt(connection, store, past, held, event, written=written)
-
-
-def _attempt(
-    connection: Connection,
-    store: StateStore,
-    past: PastRun,
-    held: tuple[Lease, Taken],
-    event: Event,
-    *,
-    written: bool = True,
-) -> Attempt:
-    """The next attempt at a run, which begins with this event."""
-    lease, taken = held
-    run, after = past.entry.run, len(past.records)
-    if not written:
-        store.mark_unwritten(run)
-    return Attempt(
-        connection=connection,
-        lease=lease,
-        journal=store.journal(run, after=after) if written else UnwrittenJournal(run, after=after),
-        state=past.state,
-        past=past.records,
-        first=(event, lease_taken(taken, store)),
-    )
-
-
-def _lease(
-    connection: Connection,
-    store: StateStore,
-    past: PastRun,
-    event: RunResumed | RestoreBegun,
-    *,
-    written: bool = True,
-) -> tuple[Lease, Taken] | RunState:
-    """The lease for a run that continues. Without a master, the nodes that it stopped are started first.
-
-    Raises:
-        LeaseError: as `take_up`.
-    """
-    run, started = past.entry.run, past.started
-    try:
-        return take_up(run, connection, store, started, written=written)
-    except LeaseGarbled:
-        raise  # the cluster answers
-    except LeaseUnreachable:
-        restored = past.entry.outcome is Outcome.RESTORED  # perhaps by another run: not in its journal
-        nodes = () if restored else nodes_to_start(past.state, event, at=connection.process.now)
-        state = None if written else UnwrittenLease(store.lease(started.cluster_uuid))
-        if started.policy.lease is not LeasePlace.CLUSTER or not nodes:
-            raise
-        if not bring_master_back(connection, store, past.state, nodes, in_state=state):
-            raise
-    return take_up(run, connection, store, started, written=written)
-
-
-@contextmanager
-def _refused_to(verb: str, past: PastRun) -> Iterator[None]:
-    """Name what stays unrestored when the cluster refuses the credentials.
-
-    Raises:
-        NotRestored: the run has changed settings, or nodes of it were started and not seen to be back.
-    """
-    try:
-        yield
-    except LeaseRefused as refused:
-        nodes = dict.fromkeys(refused.started, "started over SSH, not seen in the cluster")
-        nodes |= dict.fromkeys(refused.down, "down")
-        down = [LeftOver(name=n, one=f"node {{}}: {s}", many=f"nodes {{}}: {s}") for n, s in nodes.items()]
-        left = [*unrestored(past.state), *down]
-        if not left:
-            raise
-        again = past.state.command(verb)
-        raise NotRestored(
-            str(refused),
-            *(f"  NOT RESTORED: {line}" for line in grouped(left)),
-            f"once the credentials are accepted: {again}",
-        ) from refused
-
-
-def _lease_for_restore(
-    connection: Connection, store: StateStore, past: PastRun, event: RestoreBegun, *, written: bool
-) -> tuple[Lease, Taken] | RunState:
-    """The lease for a restore, which cannot wait for the cluster to answer."""
-    run, started = past.entry.run, past.started
-    try:
-        return _lease(connection, store, past, event, written=written)
-    except LeaseUnreachable as error:
-        if started.policy.lease is not LeasePlace.CLUSTER or isinstance(error, LeaseRefused):
-            raise  # it was the lease in the state, and there is no other; or nothing could be restored
-        connection.process.warn(f"{error}: continuing with the lease in the state alone")
-        return take_up(run, connection, store, started, in_cluster=False, written=written)
-
-
 def restore_from_record(
     connection: Connection, store: StateStore, serving: InService
 ) -> RunState | NothingDriven:
     """Restore what the record in the cluster lists, without the state of the run that left it."""
-    started = prepare_restore(connection, serving.playbook)
-    claimed = claim(connection, store, started)
-    if claimed.left is not None:
-        return restore_left(store, replace(claimed, left=serving.less(claimed.left)), started)
-    release(claimed.attempt.lease, connection.process)
+    started, run = prepare_restore(connection, serving.playbook), connection.process.new_run()
+    with LeaseHeld(connection, store, run, started) as held:
+        if held.left is not None:
+            return drive(repair(held, run, started, serving=serving))
     if started.policy.kind is Kind.RIAK:
         return riak_without_record(connection, store.where, started.policy.lease)
     message = f"there is nothing to restore on {started.cluster}: no run has left a record there"

@@ -28,7 +28,7 @@ from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Reading, Seconds, Unauthorized, Unknown
 from orchestrator.ports import HostPort, LeasePort
 from orchestrator.runs.connection import Connection, Process
-from orchestrator.runs.takeover import acquire, lease_of, release
+from orchestrator.runs.takeover import LeaseHeld
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import StateStore
@@ -106,21 +106,21 @@ def bring_master_back(
     if not isinstance(unread, Unknown):
         return False
     begun, process = state.begun, connection.process
-    lease = lease_of(connection, store, state.run, begun, in_cluster=False, state=in_state)
-    if acquire(lease, process).takeover:
-        lease.leave()  # its record lists changes of another run: the next run with the lease restores them
-        return False
-    names = ", ".join(nodes)
-    refused = isinstance(unread, Unauthorized)
-    why = "can be taken" if refused else f"can be taken without {_NEEDED[begun.policy.kind]}"
-    process.warn(
-        f"no lease {why} ({unread.reason}): starting {names}, "
-        f"which run {state.run} stopped and did not start again"
-    )
-    with process.background.keep(lease):
-        _start_until_elected(connection, lease, state, nodes)
-    # Another run's changes may have to be restored first, by a run that needs this lease too.
-    release(lease, process)
+    with LeaseHeld(connection, store, state.run, begun, in_cluster=False, in_state=in_state) as held:
+        if held.taken.takeover:
+            return False  # its record lists changes of another run: the next run with the lease restores them
+        names = ", ".join(nodes)
+        refused = isinstance(unread, Unauthorized)
+        why = "can be taken" if refused else f"can be taken without {_NEEDED[begun.policy.kind]}"
+        process.warn(
+            f"no lease {why} ({unread.reason}): starting {names}, "
+            f"which run {state.run} stopped and did not start again"
+        )
+        with process.background.keep(held.lease):
+            _start_until_elected(connection, held.lease, state, nodes)
+        # It is released, whatever its record lists: another run's changes may have to be restored first, by a
+        # run that needs this lease too.
+        held.owed = None
     return True
 
 
