@@ -1,55 +1,72 @@
 """A program on a simulated cluster: the same runs, with the real lease, journal and state, in virtual time.
 
-It can be started many times, also after a kill. `connect` is a new process for the functions of this package.
-`begin`, `resume` and the like do the first half of those functions (the lease is held, the first events are
-committed), and `drive` does the rest, so that a test can check, and change the world, in between.
+It can be started many times, also after a kill. `begin_as` and `resume` take the lease and commit the first
+events in a new process, and `drive` does the rest. Its ports, requests, lease, journal and state decide
+nothing: faults come from the fate of the world, and a `Crash` at a seam ends a process as a kill does.
 """
 
 from __future__ import annotations
 
+import atexit
 import random
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import TypeVar, cast
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, StaticPool, create_engine
 
-from orchestrator.engine.fold import replay
+from orchestrator.config.policy import Overrides
+from orchestrator.config.secrets import SecretReference
+from orchestrator.engine.plan import NO_ACCESS
 from orchestrator.engine.state import RunState
+from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Record, RestoreBegun, RunResumed, RunStarted
+from orchestrator.model.event import (
+    AlertsAtStart,
+    BaselineRecorded,
+    Event,
+    Record,
+    RunResumed,
+    RunStarted,
+)
+from orchestrator.model.gate import Gate
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.merging import Resolution, ResolvedIndex
+from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Instant
-from orchestrator.ports import Reporter
+from orchestrator.model.policy import HostChanges, LeasePlace, Policy
+from orchestrator.model.reading import Instant, Reading, Seconds
+from orchestrator.ports import ClusterPort, GatePort, HostPort, LeasePort, Listener, Reporter
 from orchestrator.runs import attempt as attempts
 from orchestrator.runs.attempt import Attempt, RestoreFailed
-from orchestrator.runs.connection import Connection, NoReports, Process, Watched
-from orchestrator.runs.recorded import PastRun, past_run_of
-from orchestrator.runs.simulated_ports import (
-    Common,
-    Events,
-    FatedRequests,
-    Heart,
-    OpenStore,
-    SeamJournal,
-    SimulatedPorts,
-    empty_state,
-    give_back,
-    simulated_cluster,
+from orchestrator.runs.connection import (
+    Connection,
+    DataPaths,
+    NoReports,
+    PolicySource,
+    Process,
+    RunJournal,
+    Watched,
 )
-from orchestrator.runs.takeover import LeaseHeld, new_run, repair
+from orchestrator.runs.recorded import PastRun, past_run_of
+from orchestrator.runs.takeover import new_run
 from orchestrator.runs.unfinished import next_attempt
+from orchestrator.runtime import tables
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.sampling import Sampling, no_samples
-from orchestrator.simulation import turns
-from orchestrator.simulation.beginning import do_without, note_what_is, start_of
+from orchestrator.runtime.signals import Asked
+from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.runtime.taking import Terms
+from orchestrator.simulation import turns, views
+from orchestrator.simulation.beginning import do_without, note_unassigned, note_what_is
+from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
-from orchestrator.simulation.gates import SimulatedGates
+from orchestrator.simulation.gates import SimulatedGates, accept_alerts, add_gates, note_alerts
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.mishaps import Mishap, Seams, Trip
 from orchestrator.simulation.records import (
@@ -59,6 +76,7 @@ from orchestrator.simulation.records import (
     SimulatedListener,
 )
 from orchestrator.simulation.world import World
+from orchestrator.stores.elasticsearch.dialect import STATE, family_of
 
 _T = TypeVar("_T")
 
@@ -67,6 +85,17 @@ def _there(found: _T | None, otherwise: str) -> _T:
     if found is None:
         raise LookupError(otherwise)
     return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Common:
+    """What the programs on one cluster share."""
+
+    records: dict[int, LeaseRecord] = field(default_factory=dict)  # the lease in the cluster, by epoch
+    alive: set[str] = field(default_factory=set)  # identities of processes that live
+    machines: int = 1  # how many there are
+    # a journal is read back from its text; otherwise its records are those that were committed
+    reads_text: bool = True
 
 
 class Simulation:
@@ -125,7 +154,6 @@ class Simulation:
         self.order, self.sampler = order, sampler
         self.requests_left = 0
         self._policy, self._state, self.shares_state = policy, state, state is not None
-        self._given_back: weakref.finalize[[Engine], Simulation] | None = None
         self._name, self._runs, self._processes = run, 0, 0
         self.journals: list[SeamJournal] = []
         self.own_runs: list[str] = []
@@ -150,16 +178,6 @@ class Simulation:
         of_run = [journal for journal in self.journals if journal.run == self.run]
         return of_run[-1] if of_run else cast("SeamJournal", self.attempt.journal)
 
-    @property
-    def record(self) -> LeaseRecord:
-        """The record that another machine would read in the cluster."""
-        return _there(self.leases.stands, "there is no lease in the cluster")
-
-    @property
-    def deposed(self) -> bool:
-        """Whether another program owns the cluster now."""
-        return 0 < self.leases.claim < self.world.owner.epoch
-
     def process(self) -> turns.Process:
         """This process of the program, for the judge."""
         return turns.Process(run=self.run, epoch=self.leases.claim, blind=self.leases.silent)
@@ -168,43 +186,16 @@ class Simulation:
         """What processes of this program have committed to the journal of a run."""
         return self._written.setdefault(run, [])
 
-    def records(self, run: str) -> tuple[Record, ...]:
-        """The journal of a run, as its state has it."""
-        return self._store().replay(run)
-
-    def runs(self) -> tuple[str, ...]:
-        """Ids of its runs, the latest first."""
-        return tuple(entry.run for entry in self._store().runs())
-
     def _store(self) -> OpenStore:
         if self._state is None:
-            self._state = empty_state()
-            self._given_back = weakref.finalize(self, give_back, self._state)
-            self._given_back.atexit = False
+            self._state = self._empty_state()
         self.flush()
         return OpenStore(self._state, self)
 
-    def close(self) -> None:
-        """Close the state, if it is in memory; committed records can still be read from `written`."""
-        self._over()
-        if self._given_back is not None:
-            self._given_back()
-            self._given_back = self._state = None
+    def _empty_state(self) -> Engine:
+        return empty_state()
 
     # Processes ------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def connect(
-        self,
-        reporter: Callable[[Watched], AbstractContextManager[Reporter]] | None = None,
-        tell: Callable[[str], None] = lambda _line: None,
-    ) -> Iterator[Connection]:
-        """A new process of this program. It lives until the block is left, also by a `Crash`."""
-        try:
-            with self._started(reporter, tell) as connection:
-                yield connection
-        finally:
-            self._over()
 
     def _started(
         self,
@@ -279,10 +270,6 @@ class Simulation:
 
     # Attempts -------------------------------------------------------------------------------------------
 
-    def begin(self, policy: Policy, *, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunState:
-        """Begin a run over the nodes that the policy selects, in planned waves if any."""
-        return self.begin_as(self.start_of(policy, planned))
-
     def begin_as(self, started: RunStarted) -> RunState:
         """Begin this exact run, as it would begin on the real cluster.
 
@@ -293,22 +280,6 @@ class Simulation:
         self._policy = started.policy
         connection = self._started()
         return self._begun(lambda: new_run(connection, self._store(), started, again=lambda: started))
-
-    def take_over(self, policy: Policy) -> RunState | None:
-        """Begin a run that only restores what the record in the cluster lists; None if it lists nothing.
-
-        Raises:
-            LeaseError: the program that left it lives, or the lease cannot be read.
-            JournalError: the first events cannot be written.
-        """
-        self._policy = policy
-        connection, started = self._started(), self.start_of(policy)
-        run, store = connection.process.new_run(), self._store()
-        with LeaseHeld(connection, store, run, replace(started, state=store.state)) as held:
-            if held.left is not None:
-                return self._begun(lambda: repair(held, run, started))
-        self._over()
-        return None
 
     def resume(
         self, *, retry_failed: bool = False, skip: Sequence[NodeName] = (), accept_alerts: Sequence[str] = ()
@@ -326,16 +297,6 @@ class Simulation:
         state = self._begun(lambda: next_attempt(connection, self._store(), past, event))
         do_without(self.world, state.done_without)
         return state
-
-    def restore(self) -> RunState:
-        """A new process only restores what the run changed."""
-        connection, past = self._started(), self._past()
-        event = RestoreBegun(operator=self.operator, host=self.host, state=self._store().state)
-        return self._begun(lambda: next_attempt(connection, self._store(), past, event))
-
-    def start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunStarted:
-        """How a run would begin over the nodes that the policy selects; no time passes."""
-        return start_of(self.world, policy, planned, operator=(self.operator, self.host))
 
     def _past(self) -> PastRun:
         entries = self._store().runs()  # the latest first: it continues where one after it could not begin
@@ -376,41 +337,6 @@ class Simulation:
             if attempt is self._attempt:
                 self._over()
 
-    def journalled(self, *events: Event) -> RunState:
-        """Commit these events as the process would; the state that they lead to."""
-        self.attempt.journal.append(events, self.clock.now())
-        self.attempt.state = replay(self.run, self.journal.records)
-        return self.attempt.state
-
-    # Other programs -------------------------------------------------------------------------------------
-
-    def elsewhere(self, run: str, *, policy: Policy | None = None) -> Simulation:
-        """A program on another machine, after this one: it shares only the cluster and its fate."""
-        self._over()
-        other = self._other(run, self.fate, policy)
-        other.fate.request, other.fate.lease_holder = Request.NONE, None
-        other.fate.disk_full_until, other.fate.torn = 0.0, False  # its journal is on a disk of its own
-        return other
-
-    def successor(self, run: str) -> Simulation:
-        """A program on another machine beside this one, which lives on.
-
-        Each has reads, requests and a disk of its own. `take_over` and `begin` make the cluster its own.
-        """
-        return self._other(run, None, None)
-
-    def _other(self, run: str, fate: Fate | None, policy: Policy | None) -> Simulation:
-        self.common.machines += 1
-        return Simulation(
-            self.world,
-            run=run,
-            fate=fate,
-            operator=("ben", f"bastion{self.common.machines}"),
-            policy=policy or self._policy,
-            order=self.order,
-            common=self.common,
-        )
-
     @property
     def began(self) -> Instant:
         """When the current run began: a restore before a resume is a run of its own."""
@@ -420,3 +346,311 @@ class Simulation:
         """A run begins: what it finds is not its fault."""
         note_what_is(self.world, policy, repairs=repairs)
         self._began[run] = self.world.agenda.now
+
+
+def simulated_cluster(world: World, fate: Fate, seams: Seams) -> SimulatedCluster:
+    """The port of a simulated cluster, which reads snapshots by the program's table of versions."""
+
+    def reads_state_for_snapshots() -> bool:
+        view = views.cluster(world)
+        dialect = family_of(view.distribution, view.version)
+        return dialect is None or dialect.snapshot_call == STATE
+
+    return SimulatedCluster(
+        world=world, fate=fate, seams=seams, reads_state_for_snapshots=reads_state_for_snapshots
+    )
+
+
+def empty_state() -> Engine:
+    """An empty state database in memory.
+
+    Each statement is a transaction: no process is killed or reads the state between two of them.
+    """
+    engine = create_engine(
+        "sqlite://",
+        poolclass=StaticPool,
+        connect_args={"check_same_thread": False, "isolation_level": None},
+    )
+    atexit.register(engine.dispose)
+    tables.ready(engine, Access.WRITE)
+    return engine
+
+
+class OpenStore(StateStore):
+    """The state of a program, which stays in memory between its processes.
+
+    If the policy keeps the lease in the state only, it is the simulated cluster's: machines share that state.
+    """
+
+    def __init__(self, engine: Engine, simulation: Simulation) -> None:
+        def journal(engine: Engine, run: str, after: int | None, process: str | None) -> SqlJournal:
+            made = SeamJournal(engine, run, after=after, process=process, simulation=simulation)
+            simulation.journals.append(made)
+            return made
+
+        super().__init__(engine, where="the simulated state", journals=journal)
+        self._simulation = simulation
+
+    def create_run(self, entry: RunEntry) -> SqlJournal:
+        """Begin a run's line and its journal."""
+        self._simulation.own_runs.append(entry.run)
+        return super().create_run(entry)
+
+    def replay(self, run: str, *, after: int = 0) -> tuple[Record, ...]:
+        """The journal of a run from the event after `after` on."""
+        if self._simulation.common.reads_text:
+            return super().replay(run, after=after)
+        return tuple(self._simulation.written(run)[after:])
+
+    def lease(self, cluster: str) -> LeasePort:
+        """The lease in this state."""
+        del cluster
+        in_cluster = self._simulation.policy.lease is LeasePlace.CLUSTER
+        return self._simulation.own_lease if in_cluster else self._simulation.leases
+
+    def leave_request(self, run: str, request: Request, *, by: str, at: Instant) -> None:
+        """Leave a message for a run under way, which looks when one was left."""
+        super().leave_request(run, request, by=by, at=at)
+        self._simulation.requests_left += 1
+
+    def close(self) -> None:
+        """Keep it."""
+
+
+class SeamJournal(SqlJournal):
+    """A journal whose process may be killed before or after a commit, and whose disk may be full.
+
+    Committed records go into the database when it is next opened: a hundred steps in one transaction,
+    since it is not read in between. Into a state that programs share they go at once.
+    """
+
+    def __init__(
+        self, engine: Engine, run: str, *, after: int | None, process: str | None, simulation: Simulation
+    ) -> None:
+        super().__init__(engine, run, after=after, process=process)
+        self._simulation = simulation
+        self._held: list[Record] = []
+
+    @property
+    def records(self) -> list[Record]:
+        """All that was committed of this run, by any process of the program."""
+        return self._simulation.written(self.run)
+
+    def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
+        """Commit all of them, or none.
+
+        Raises:
+            JournalError: the simulated disk is full, or another process took the run up.
+            Crash: the program is killed before or after the commit.
+        """
+        names = ", ".join(event.event for event in events)
+        seams, world, fate = self._simulation.seams, self._simulation.world, self._simulation.fate
+        seams.point(f"before the commit of {names}")
+        if world.agenda.now < fate.disk_full_until:
+            raise JournalError(fate.journal_says)
+        if self._simulation.shares_state:
+            records = super().append(events, at)
+        else:
+            records = self._records(events, at)
+            self._last += len(records)
+            self._held += records
+        self.records.extend(records)
+        for event in events:
+            if isinstance(event, RunStarted):
+                repairs = event.repairs is not None
+                self._simulation.note_what_is(event.policy, self.run, repairs=repairs)
+            if isinstance(event, AlertsAtStart):
+                note_alerts(world, event)
+            if isinstance(event, RunResumed):
+                accept_alerts(world, event.accept_alerts)
+            if isinstance(event, BaselineRecorded):
+                note_unassigned(world)
+        seams.point(f"after the commit of {names}")
+        return records
+
+    def asked(self) -> tuple[Request, str]:
+        """The strongest request left, and its author; a resume has swept requests of an earlier attempt."""
+        self.flush()
+        return super().asked()
+
+    def flush(self) -> None:
+        """Write what was committed into the database."""
+        if self._held:
+            held, self._held = self._held, []
+            self._commit(held)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPorts:
+    """`ClusterPorts` of a simulated cluster."""
+
+    simulation: Simulation
+    source: str = "the simulation"
+    cluster_file: str = ""
+
+    @property
+    def _world(self) -> World:
+        return self.simulation.world
+
+    @property
+    def name(self) -> str:
+        """The name of the world."""
+        return self._world.name
+
+    @property
+    def cluster(self) -> ClusterPort:
+        """The simulated API."""
+        return self.simulation.cluster
+
+    @property
+    def lease(self) -> LeasePort:
+        """The lease in the simulated cluster."""
+        return self.simulation.leases
+
+    def access(self, nodes: Collection[NodeName]) -> Mapping[str, str]:
+        """Nothing has to be reached."""
+        del nodes
+        return NO_ACCESS
+
+    def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
+        """The indices of the world that match."""
+        indices = sorted(self._world.indices.values(), key=lambda index: index.name)
+        found = [each for each in indices if any(fnmatchcase(each.name, one) for one in patterns)]
+
+        def of(*, closed: bool) -> tuple[ResolvedIndex, ...]:
+            return tuple(
+                ResolvedIndex(name=each.name, uuid=each.uuid) for each in found if each.closed is closed
+            )
+
+        unmatched = [one for one in patterns if not any(fnmatchcase(each.name, one) for each in found)]
+        return Resolution(open=of(closed=False), closed=of(closed=True), unmatched=tuple(unmatched))
+
+    def members(self, view: ClusterView) -> Mapping[NodeName, str]:
+        """The members that were read."""
+        return {node.name: node.address for node in view.nodes}
+
+    def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
+        """The simulated hosts have none."""
+        del nodes
+        return {}
+
+    def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> HostPort:
+        """The simulated hosts."""
+        del addresses, data_paths
+        return self.simulation.hosts
+
+    def changes(
+        self, addresses: Mapping[NodeName, str], files: Sequence[str], *, reboot: bool
+    ) -> Mapping[NodeName, Reading[HostChanges]]:
+        """Nothing changes on a simulated host."""
+        del files, reboot
+        return {node: HostChanges() for node in addresses}
+
+    def gates(self, gates: Sequence[Gate]) -> GatePort:
+        """The gates of the world, which has one of each name."""
+        add_gates(self._world, gates)
+        return self.simulation.gates
+
+    def around(self, playbook: str) -> None:
+        """Nothing surrounds a rehearsal."""
+        del playbook
+
+    def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
+        """The program's policy; playbook and overrides are ignored."""
+        del playbook, overrides
+        return PolicySource(build=lambda _nodes: self.simulation.policy)
+
+    def require_secrets(self, references: Iterable[SecretReference]) -> None:
+        """There are none."""
+
+    def dead_endpoints(self) -> Sequence[str]:
+        """A simulation has no endpoints."""
+        return ()
+
+    def only_through(self, together: Iterable[Collection[NodeName]]) -> None:
+        """A simulation has no endpoints."""
+
+    def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
+        """There is no file that could name others."""
+        del nodes
+        return ()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class FatedRequests:
+    """Requests, by the fate of the world."""
+
+    fate: Fate
+
+    @contextmanager
+    def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
+        """At any time."""
+        del state
+        yield lambda: (self.fate.request, "bob" if self.fate.request is not Request.NONE else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """`Background` in virtual time."""
+
+    simulation: Simulation
+
+    @contextmanager
+    def keep(self, lease: Lease) -> Iterator[None]:
+        """Refresh the lease by events of the agenda, until the block is left."""
+        heart = self.simulation.heart_of(lease)
+        try:
+            yield
+        finally:
+            heart.stopped = True
+
+    @contextmanager
+    def left_requests(self, journal: RunJournal) -> Iterator[Asked]:
+        """Read from the state whenever one was left."""
+        simulation, read, asked = self.simulation, 0, (Request.NONE, "")
+
+        def look() -> tuple[Request, str]:
+            nonlocal read, asked
+            if read != simulation.requests_left:
+                read, asked = simulation.requests_left, journal.asked()
+            return asked
+
+        yield look
+
+    @contextmanager
+    def listen(self, cluster: ClusterPort, hosts: HostPort) -> Iterator[Listener]:
+        """The simulated listener."""
+        del cluster, hosts
+        yield self.simulation.listener
+
+
+@dataclass(slots=True, kw_only=True)
+class Heart:
+    """Refreshes a lease by events of the agenda. A suspended machine refreshes it late."""
+
+    world: World
+    fate: Fate
+    lease: Lease
+    terms: Terms = field(default_factory=Terms)
+    stopped: bool = False
+
+    def begin(self) -> None:
+        """From now on."""
+        self._after(self.terms.heartbeat)
+
+    def _after(self, seconds: Seconds) -> None:
+        self.world.agenda.after(seconds, self._beat)
+
+    def _beat(self) -> None:
+        if self.stopped:
+            return
+        asleep = self.fate.asleep_until - self.world.agenda.now
+        if asleep >= 0.0:
+            self._after(asleep + self.terms.retry)
+        else:
+            beaten = self.lease.beat()
+            self.world.agenda.happened -= beaten  # as long as the lease is held, nothing happens
+            self._after(self.terms.heartbeat if beaten else self.terms.retry)

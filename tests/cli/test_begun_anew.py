@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import StateStore
 from orchestrator.simulation.world import World
@@ -13,6 +12,7 @@ from tests.cli.console import Console
 from tests.cli.runs import RUN, entry, leave, record_of
 from tests.cli.small_cluster import SmallCluster
 from tests.simulation import play
+from tests.simulation.program import Simulation
 
 KILLED = PAUSED = RUN
 

@@ -22,7 +22,6 @@ from orchestrator.model.event import Record
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.from_file import connect
 from orchestrator.runs.report import facts_of_run, write_at_end, write_page
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import tables
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.sampling import Sampler
@@ -33,6 +32,7 @@ from orchestrator.view.report.page import run_page
 from tests.cli.console import Console, Said
 from tests.cli.runs import RUN, ended_run
 from tests.simulation.play import cluster, killed, play, policy
+from tests.simulation.program import Simulation
 
 
 def mode(path: Path) -> int:

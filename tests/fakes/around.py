@@ -11,7 +11,7 @@ from orchestrator.config.around import Around
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.redact import Redactor
 from orchestrator.runs.file_hosts import run_with_input
-from orchestrator.runs.simulated_ports import SimulatedPorts
+from orchestrator.runs.simulated import SimulatedPorts
 
 
 def run_context(*, cluster: str = "prod", run: str = "r1", **environment: str) -> RunContext:

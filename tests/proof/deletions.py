@@ -25,7 +25,6 @@ from orchestrator.model.policy import (
     Wave,
 )
 from orchestrator.model.upgrade import Deprecation
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, mishaps
 from orchestrator.simulation.facts import FIT, READY
 from orchestrator.simulation.mishaps import Mishap
@@ -35,6 +34,7 @@ from tests.simulation import program_mishaps
 from tests.simulation.gated import QUEUE
 from tests.simulation.overlapping import overlapped, slowed, threefold
 from tests.simulation.play import cluster, play, policy, run
+from tests.simulation.program import Simulation
 from tests.simulation.upgrading import wanted
 from tests.simulation.zones import ZONED, lopsided, zoned
 

@@ -29,7 +29,6 @@ from orchestrator.model.policy import (
     Strategy,
     Together,
 )
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import guard
 from orchestrator.simulation import allocation, deciders, installs, machines, merges, mishaps, segments
 from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, NodeDies, Trip
@@ -43,6 +42,7 @@ from tests.simulation.odd import name_hosts
 from tests.simulation.old import OF_1_4, OF_1_7, aged
 from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
+from tests.simulation.program import Simulation
 from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
 from tests.simulation.scene import ES1, ES2, ES3, Scene, asked
 from tests.simulation.scenes import beginnings, ordinary, returning, riak

@@ -27,8 +27,7 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.runs.simulated import Simulation
-from orchestrator.runs.simulated_ports import Common
+from orchestrator.runs.simulated import Common
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
@@ -39,6 +38,7 @@ from tests.simulation import at_night
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
 from tests.simulation.node_mishaps import HostAnswersLate
 from tests.simulation.play import StuckError, plan_of, play
+from tests.simulation.program import Simulation
 from tests.simulation.program_mishaps import CredentialsRefused, TakenOver
 
 _WHOLE = 10

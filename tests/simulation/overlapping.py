@@ -6,10 +6,10 @@ from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName, ShardId
 from orchestrator.model.event import ActionSent, WaveStarted
 from orchestrator.model.policy import Policy
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.world import World
 from tests.simulation.play import policy
+from tests.simulation.program import Simulation
 from tests.simulation.zones import zoned
 
 SLOW = 20 << 30

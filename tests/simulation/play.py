@@ -20,13 +20,13 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Instant, Unknown
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.invariants import Step
 from orchestrator.simulation.merge_invariants import broken
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip
 from orchestrator.simulation.world import World
+from tests.simulation.program import Simulation
 
 MAX_TURNS = 60_000
 SPIN = 40

@@ -5,10 +5,10 @@ from __future__ import annotations
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import Observation
 from orchestrator.model.policy import Policy
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mirror import mirrored
 from orchestrator.simulation.world import World
+from tests.simulation.program import Simulation
 
 
 def started_on(world: World, wanted: Policy) -> RunStarted:

@@ -7,11 +7,11 @@ from typing import Any, Final
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Strategy
 from orchestrator.runs.report import facts_of_run
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.sampling import Sampler
 from orchestrator.simulation.mishaps import Mishap, SnapshotBegun, StartsFail
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, play, policy
+from tests.simulation.program import Simulation
 
 MANY: Final = 45
 """More than have a line each on the page."""

@@ -35,7 +35,6 @@ from orchestrator.model.policy import Hook, Hooks, Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import Upgraded
 from orchestrator.runs.recorded import past_run_of
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import restore_run, resume_run
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.lookout import Order
@@ -46,6 +45,7 @@ from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, Seams, Tr
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, lives, play, policy
+from tests.simulation.program import Simulation
 
 E = TypeVar("E", bound=Event)
 EVERY: Final = int(os.environ.get("ORCHESTRATE_KILLS", "10"))

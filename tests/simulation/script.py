@@ -23,11 +23,11 @@ from orchestrator.model.action import (
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import EVERYTHING, Level
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Trip, What
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster
+from tests.simulation.program import Simulation
 from tests.simulation.scene import ES2
 
 WITHHELD: Final = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")

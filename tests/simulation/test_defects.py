@@ -17,13 +17,13 @@ from orchestrator.model.event import ActionSent
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import Hook, Hooks, Policy
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import loop as loop_module
 from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.loop import Loop
 from tests.simulation.gated import QUEUE
 from tests.simulation.loaded import loaded, merged_policy, merging
 from tests.simulation.play import Watcher, cluster, phase_of, policy
+from tests.simulation.program import Simulation
 from tests.simulation.scene import ES2, Before
 from tests.simulation.tuned import detune, profile
 

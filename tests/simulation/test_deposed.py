@@ -16,11 +16,10 @@ from orchestrator.errors import LeaseError
 from orchestrator.model.action import StopNode
 from orchestrator.model.event import Deposed
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.runs.simulated import Simulation
-from orchestrator.runs.simulated_ports import empty_state
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Seams
 from tests.simulation.play import cluster, phase_of, play, policy
+from tests.simulation.program import Simulation, empty_state
 from tests.simulation.scene import EVERY, HELD, Played, Scene, before, looking
 
 pytestmark = pytest.mark.proves("deposed")

@@ -24,7 +24,6 @@ from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import SettingChanged
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.model.policy import Hook, Hooks
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import judge, merges, mishaps, turns
 from orchestrator.simulation.beginning import note_unassigned, note_what_is
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip, What
@@ -36,6 +35,7 @@ from tests.simulation.loaded import SIZE, loaded, merged_policy, merging
 from tests.simulation.node_mishaps import NodeFlaps
 from tests.simulation.overlapping import slow
 from tests.simulation.play import cluster, policy
+from tests.simulation.program import Simulation
 from tests.simulation.scene import ES1, ES2, ES3, ES5
 from tests.simulation.script import (
     WITHHELD,

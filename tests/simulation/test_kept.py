@@ -24,7 +24,6 @@ from orchestrator.model.event import PhaseEntered, Record
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.work_event import InstallEnded
 from orchestrator.runs.recorded import past_run_of
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import restore_run, resume_run
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.codec import encode_event
@@ -41,6 +40,7 @@ from tests.cli.small_cluster import SmallCluster
 from tests.kept import KEPT, lost, write_state
 from tests.kept import kept as kept_file
 from tests.simulation.play import cluster
+from tests.simulation.program import Simulation
 from tests.simulation.ringed import ringed
 from tests.simulation.ways import world_of
 

@@ -27,7 +27,6 @@ from orchestrator.model.policy import (
     Hooks,
     Policy,
 )
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, mishaps
 from orchestrator.simulation.facts import Absent, Fact
 from orchestrator.simulation.mishaps import How, Mishap, Trip
@@ -36,6 +35,7 @@ from tests.simulation import index_mishaps
 from tests.simulation.chance import chance
 from tests.simulation.lived import BrokenError
 from tests.simulation.play import cluster, play, policy
+from tests.simulation.program import Simulation
 from tests.simulation.sharing import rebooting, sharing
 from tests.simulation.wide import Life
 

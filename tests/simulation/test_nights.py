@@ -17,12 +17,12 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import DisabledPredicate, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.rehearsal import Follower, Rehearsal
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import Trip
 from orchestrator.simulation.nights import QUIET, Night, night
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, policy
+from tests.simulation.program import Simulation
 from tests.simulation.readings import read
 from tests.simulation.ringed import by_location, located, riak_policy, ringed
 

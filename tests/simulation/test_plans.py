@@ -22,7 +22,6 @@ from orchestrator.model.event import Hold, WaveStarted
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import DisabledPredicate, Policy, Wave
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import USUAL_TIMER, SimMove
@@ -31,6 +30,7 @@ from orchestrator.view.plan import plan_object, plan_text
 from tests.fakes.riak_rings import names
 from tests.simulation.overlapping import overlapped, slow
 from tests.simulation.play import cluster, plan_of, policy
+from tests.simulation.program import Simulation
 from tests.simulation.ringed import (
     by_location,
     by_sets,

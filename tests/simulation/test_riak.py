@@ -25,7 +25,6 @@ from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.work_event import NotHastened
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable
 from orchestrator.simulation.riak import RiakWorld
@@ -34,6 +33,7 @@ from orchestrator.view.reporters import LineReporter, Pace
 from orchestrator.view.status import status_text
 from tests.fakes.riak_rings import claimed
 from tests.simulation.play import killed, play, run
+from tests.simulation.program import Simulation
 from tests.simulation.ringed import (
     FOUR,
     ONE,

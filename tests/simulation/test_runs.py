@@ -39,13 +39,13 @@ from orchestrator.runs import (
 from orchestrator.runs.api import _Asked
 from orchestrator.runs.connection import ClusterPorts, PolicySource, Watched
 from orchestrator.runs.planning import prepare
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import NothingDriven, restore_meant
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash, How, Trip
 from orchestrator.view.progress import NOTHING_SEEN
 from tests.simulation.gated import SCRIPT
 from tests.simulation.play import cluster, killed, lives, play, policy
+from tests.simulation.program import Simulation
 from tests.simulation.scene import EVERY
 from tests.simulation.tuned import profile
 

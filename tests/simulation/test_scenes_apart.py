@@ -17,13 +17,13 @@ from orchestrator.model.event import Deposed, Record, RestoreBegun, RunResumed, 
 from orchestrator.model.observation import ClusterView, Look, Observation
 from orchestrator.model.phase import Doubt, NodePhase, Outcome, Phase, Verb
 from orchestrator.model.reading import Instant
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.without_master import nodes_to_start
 from orchestrator.runtime import loop
 from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.world import World
 from tests.simulation.chance import chance
 from tests.simulation.play import cluster, policy, run
+from tests.simulation.program import Simulation
 from tests.simulation.program_mishaps import CredentialsRefused, JournalFails, TakenOver
 from tests.simulation.scene import ES2, ES3, ES6, NOT_RESTORED, POOL, Scene, at, first
 from tests.simulation.scenes.ordinary import at_stop, wanted

@@ -14,13 +14,13 @@ from orchestrator.model.phase import Outcome
 from orchestrator.runs.find_run import RunPassed, Wanted, find_run
 from orchestrator.runs.planning import prepare
 from orchestrator.runs.recorded import past_run_of
-from orchestrator.runs.simulated import Simulation
-from orchestrator.runs.simulated_ports import OpenStore, empty_state
+from orchestrator.runs.simulated import OpenStore
 from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
 from orchestrator.runtime.database import Access
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash
 from tests.simulation.play import cluster, policy
+from tests.simulation.program import Simulation, empty_state
 
 HOUR, DAY = 3600.0, 86_400.0
 

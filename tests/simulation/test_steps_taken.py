@@ -9,9 +9,9 @@ from orchestrator.engine.grid import NODE_STEPS
 from orchestrator.engine.phases import RUN_STEPS
 from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Asked, How, Mishap, Trip
 from tests.simulation.play import cluster, play, policy, run
+from tests.simulation.program import Simulation
 from tests.simulation.scenes import lost_stops
 from tests.simulation.wide import life_of
 

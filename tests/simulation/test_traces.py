@@ -34,11 +34,11 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy
 from orchestrator.model.work_event import IndexMerged, MergeBegun
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.world import World
 from tests.simulation.loaded import RIGHT, left_behind, loaded, merged_policy, merging
 from tests.simulation.play import cluster, policy
+from tests.simulation.program import Simulation
 from tests.simulation.scene import (
     ES1,
     ES2,

@@ -24,7 +24,6 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy, Selection
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime import tables
 from orchestrator.runtime.clock import SystemClock
@@ -36,6 +35,7 @@ from orchestrator.simulation.mishaps import Crash
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree
 from tests.simulation.play import cluster, play, policy
+from tests.simulation.program import Simulation
 from tests.simulation.scene import EVERY
 
 ES2 = NodeName("es2")

@@ -23,7 +23,6 @@ from orchestrator.model.observation import Activity, ClusterView, Level, Look
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import Membership, PartitionCount, RiakView, RingStatus, SignsOfLife, Transfers
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import (
     allocation,
     installs,
@@ -47,6 +46,7 @@ from tests.simulation.chance import Chance, by_chance, chance
 from tests.simulation.loaded import SIZE, index_of, left_behind, loaded, merged_policy
 from tests.simulation.old import OF_0_90, OF_1_4, OF_1_7, aged
 from tests.simulation.play import cluster, policy
+from tests.simulation.program import Simulation
 from tests.simulation.ringed import FIVE, FOUR, TWO, ringed
 from tests.simulation.scene import ES1, ES2, ES3
 from tests.simulation.script import (

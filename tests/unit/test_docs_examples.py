@@ -21,8 +21,8 @@ from ruamel.yaml import YAML
 from orchestrator.airflow.command import Selection
 from orchestrator.cli.program import app
 from orchestrator.runs import Connection
-from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, lives, policy
+from tests.simulation.program import Simulation
 from tests.tools import needs
 
 ROOT = Path(__file__).parents[2]

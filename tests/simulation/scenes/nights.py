@@ -25,12 +25,12 @@ from orchestrator.model.policy import (
 )
 from orchestrator.model.reading import Instant
 from orchestrator.model.work_event import MergeWarned
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines, merges, mishaps
 from orchestrator.simulation.world import World
 from tests.simulation import program_mishaps
 from tests.simulation.loaded import RIGHT, loaded, merged_policy, merging
 from tests.simulation.play import cluster, lives, policy
+from tests.simulation.program import Simulation
 from tests.simulation.scene import (
     ALLOCATION,
     BANDWIDTH,

@@ -10,9 +10,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Observation
 from orchestrator.model.policy import RecoveryLimits
 from orchestrator.model.reading import NOT_READ, Unknown
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
 from tests.simulation.play import cluster, policy
+from tests.simulation.program import Simulation
 
 POLICY = policy()
 RATE = 100 << 20

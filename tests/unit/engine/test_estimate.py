@@ -40,8 +40,8 @@ from orchestrator.model.merging import MergeTarget
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
-from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, policy
+from tests.simulation.program import Simulation
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 RESUMED = RunResumed(operator="ann", host="bastion")

@@ -12,12 +12,12 @@ from orchestrator.engine.kinds.elasticsearch.sets import bounds
 from orchestrator.engine.largest_safe import Bound, Sets, Unit
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Strategy
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.world import World
 from tests import layouts
 from tests.optimum import optimum, total
 from tests.simulation.play import plan_of, policy
+from tests.simulation.program import Simulation
 
 pytestmark = pytest.mark.part(name="long")
 

@@ -11,10 +11,10 @@ from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.kinds.riak.timing import usual_restart
 from orchestrator.model.observation import ClusterView, SettingsView, SettingValue
 from orchestrator.model.reading import NOT_READ
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
 from orchestrator.view.plan import plan_text
 from tests.simulation.play import plan_of
+from tests.simulation.program import Simulation
 from tests.simulation.ringed import ONE, TWO, riak_policy, ringed
 
 POLICY = riak_policy()

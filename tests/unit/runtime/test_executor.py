@@ -12,9 +12,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionConfirmed
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Seconds
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.executor import Executor
 from tests.simulation.play import cluster
+from tests.simulation.program import Simulation
 
 NAMES = tuple(NodeName(f"es{number}") for number in range(1, 7))
 _LIMIT_SECONDS = 20.0

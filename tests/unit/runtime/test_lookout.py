@@ -15,10 +15,10 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Lookout, Order
 from orchestrator.simulation import views
 from tests.simulation.play import cluster
+from tests.simulation.program import Simulation
 
 LIMIT_SECONDS = 20.0
 

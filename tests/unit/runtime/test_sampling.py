@@ -8,10 +8,10 @@ from orchestrator.model.event import ClusterSampled
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Unknown
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.sampling import Sampler
 from orchestrator.simulation.views import cluster as cluster_view
 from tests.simulation.play import cluster, play, policy
+from tests.simulation.program import Simulation
 
 
 def seen(at: float, *, missing: int = 0) -> Observation:

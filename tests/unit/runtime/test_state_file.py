@@ -351,7 +351,7 @@ def test_an_unusable_database_shows_no_words_of_the_library(tmp_path: Path) -> N
 
 
 SIMULATED: Final = """
-from orchestrator.runs.simulated_ports import empty_state, give_back
+from tests.simulation.program import empty_state, give_back
 give_back(empty_state())
 kept = empty_state(), empty_state()
 """

@@ -13,13 +13,13 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.event import Record, WaveFinished
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant, Unknown
-from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import views
 from orchestrator.simulation.world import World
 from orchestrator.view.model import Screen, screen_of
 from orchestrator.view.progress import Seen
 from tests.simulation.play import policy
+from tests.simulation.program import Simulation
 from tests.simulation.zones import by_zone
 
 NAMES: Final = ("down", "recovering", "held")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runs.simulated import Simulation
 from orchestrator.view.report.facts import STEPS, as_json, seconds_of
 from orchestrator.view.report.page import OUTCOMES, run_page
 from orchestrator.view.text import counted, duration, listed, size
 from tests.simulation import reported
+from tests.simulation.program import Simulation
 
 _VOID = frozenset({"meta", "link", "br"})
 
