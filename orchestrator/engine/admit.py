@@ -326,7 +326,7 @@ def failed_before(situation: Situation, failed: Sequence[NodeProgress]) -> Decis
     if not failed:
         return None
     reason = f"{failed[0].name} failed: {failed[0].failure}; repair it, then resume with --retry-failed"
-    return stand_down(situation.state, reason, Outcome.FAILED)
+    return stand_down(situation.state, reason, Outcome.FAILED, failed=[failed[0].name])
 
 
 def failed_and_absent(situation: Situation) -> Decision | None:

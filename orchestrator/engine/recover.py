@@ -14,7 +14,7 @@ This module decides when the next wave may begin, when the run waits for a wave 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, question_of, refusals
@@ -137,8 +137,21 @@ def hooks_at_once(due: Iterable[RunHook]) -> tuple[RunHook, ...]:
     return on_hosts or tuple(first.values())[:1]
 
 
-def failed_hook(situation: Situation, nodes: Iterable[NodeProgress] | None = None) -> str | None:
-    """Why an `after_recovery` hook failed for good since the phase was entered; None when none did."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedHook:
+    """An `after_recovery` hook that failed for good."""
+
+    node: NodeName
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """What failed where, and why."""
+        return f"hook after_recovery on {self.node}: {self.reason}"
+
+
+def failed_hook(situation: Situation, nodes: Iterable[NodeProgress] | None = None) -> FailedHook | None:
+    """The `after_recovery` hook that failed for good since the phase was entered; None when none did."""
     state = situation.state
     names = None if nodes is None else {node.name for node in nodes}
     for failed in state.in_phase.failed:
@@ -146,8 +159,13 @@ def failed_hook(situation: Situation, nodes: Iterable[NodeProgress] | None = Non
         if not isinstance(hook, RunHook) or hook.moment is not Moment.AFTER_RECOVERY:
             continue
         if (names is None or hook.node in names) and not situation.is_sent_again(failed):
-            return f"hook after_recovery on {hook.node}: {failed.reason}"
+            return FailedHook(node=hook.node, reason=failed.reason)
     return None
+
+
+def stand_down_for(situation: Situation, failed: FailedHook, *events: Event) -> Decision:
+    """Stand down because this hook failed for good."""
+    return stand_down(situation.state, failed.sentence, Outcome.FAILED, *events, hook_on=failed.node)
 
 
 def finish_with_hooks(
@@ -158,9 +176,12 @@ def finish_with_hooks(
     if hooks is not None:
         return hooks
     events = (*finish(situation, back), *then)
-    failure = failed_hook(situation, back) or _restless(situation.after(*events).state)
-    if failure is not None:
-        return stand_down(situation.state, failure, Outcome.FAILED, *events)
+    failed = failed_hook(situation, back)
+    if failed is not None:
+        return stand_down_for(situation, failed, *events)
+    restless = _restless(situation.after(*events).state)
+    if restless is not None:
+        return stand_down(situation.state, restless, Outcome.FAILED, *events)
     return note(*events, *onwards)
 
 

@@ -59,6 +59,7 @@ from orchestrator.model.event import (
     GoodReading,
     Hold,
     MembersMissed,
+    PhaseEntered,
     ReplicasAdded,
     Rescued,
     RunFinished,
@@ -308,7 +309,10 @@ def _moves(situation: Situation) -> Decision | None:
     flips = [one.flip for one in turns if one.flip is not None]
     if flips and state.phase is not Phase.STANDING_DOWN:
         overdue = [node.name for node, one in zip(stirring(after), turns, strict=True) if one.overdue]
-        return stand_down(state, "; ".join(flips), Outcome.FAILED, *events, overdue=overdue)
+        steps = [event for event in events if isinstance(event, PhaseEntered) and event.node is not None]
+        failed = [step.node for step in steps if step.node and step.to == NodePhase.FAILED.value]
+        reason = "; ".join(flips)
+        return stand_down(state, reason, Outcome.FAILED, *events, overdue=overdue, failed=failed)
     actions = one_a_machine(after, (action for one in turns for action in one.actions))
     return act(*actions, events=events) if events or actions else None
 
@@ -379,8 +383,8 @@ def gated(situation: Situation) -> Decision:
         return first
     pending = state.nodes_in(NodePhase.PENDING)
     if not pending:
-        failed = admit.failed_before(situation, state.nodes_in(NodePhase.FAILED))
-        return failed or note(run_phase(state.phase, Phase.FINISHING))
+        failure = admit.failed_before(situation, state.nodes_in(NodePhase.FAILED))
+        return failure or note(run_phase(state.phase, Phase.FINISHING))
     wave = admit.chosen(situation) or Wave(number=state.waves_begun + 1, nodes=(pending[0].name,))
     unread = admit.hosts_to_read(situation, wave.nodes)
     if unread:
@@ -390,9 +394,9 @@ def gated(situation: Situation) -> Decision:
     undo = recover.hooks_after(situation, admit.candidates_to_undo(situation, wave, held=blocked))
     if undo is not None:
         return undo
-    failure = recover.failed_hook(situation)
-    if failure is not None:
-        return stand_down(state, failure, Outcome.FAILED)
+    failed = recover.failed_hook(situation)
+    if failed is not None:
+        return recover.stand_down_for(situation, failed)
     if blocked or view is None:
         held = _not_admitted(situation, view, wave, refused)
         return replace(held, hosts=admit.hosts_again(situation, wave))
@@ -829,9 +833,9 @@ def finishing(situation: Situation) -> Decision:
     hooks = recover.hooks_after(situation, owing)
     if hooks is not None:
         return hooks
-    failure = recover.failed_hook(situation)
-    if failure is not None:
-        return stand_down(state, failure, Outcome.FAILED)
+    failed = recover.failed_hook(situation)
+    if failed is not None:
+        return recover.stand_down_for(situation, failed)
     lost = _lost_stop_awaited(situation)
     if lost is not None:
         return lost
@@ -980,16 +984,13 @@ def _end(situation: Situation) -> Decision:
     elif (failed or hook) and outcome is not Outcome.DEPOSED:
         outcome = Outcome.FAILED
     # The reason of a stand-down is often the failure of the node or hook itself: mention it once.
-    told = hook is None or f"{hook.partition(': ')[0]}: " in reason
-    others = {
-        node.name: node.failure or ""
-        for node in failed
-        if not (node.name in reason and (node.failure or "") in reason)
-    }
+    said = down.failed if down else ()
+    others = {node.name: node.failure or "" for node in failed if node.name not in said}
     also = [f"{', '.join(names)}: {why}" for why, names in by_same_reason(others.items()).items()]
     out = ", ".join(node.name for node in failed if node.undo and outcome is not Outcome.DEPOSED)
     unserved = f"after_recovery hooks did not run on {out}" if out else ""
-    message = "; ".join(text for text in (reason, *also, unserved, "" if told else hook) if text)
+    of_hook = "" if hook is None or (down and hook.node == down.hook_on) else hook.sentence
+    message = "; ".join(text for text in (reason, *also, unserved, of_hook) if text)
     return note(
         StoodDown(outcome=outcome, left=left),
         run_phase(state.phase, Phase.ENDED),

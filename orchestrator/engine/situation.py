@@ -241,12 +241,25 @@ def wait(
 
 
 def stand_down(
-    state: RunState, reason: str, outcome: Outcome, *events: Event, overdue: Iterable[NodeName] = ()
+    state: RunState,
+    reason: str,
+    outcome: Outcome,
+    *events: Event,
+    overdue: Iterable[NodeName] = (),
+    failed: Iterable[NodeName] = (),
+    hook_on: NodeName | None = None,
 ) -> Decision:
-    """Stop safely: nodes are brought up, settings restored, and the run can be resumed."""
+    """Stop safely: nodes are brought up, settings restored, and the run can be resumed.
+
+    Nodes that are `overdue` are not waited for any more. What the reason speaks of (nodes that `failed`, a
+    hook) is not said again at the end of the run.
+    """
+    why = StandingDown(
+        reason=reason, outcome=outcome, overdue=tuple(overdue), failed=tuple(failed), hook_on=hook_on
+    )
     return note(
         *events,
-        StandingDown(reason=reason, outcome=outcome, overdue=tuple(overdue)),
+        why,
         run_phase(state.phase, Phase.STANDING_DOWN, why=reason),
     )
 

@@ -640,6 +640,8 @@ class StandingDown:
     # nodes that exceeded their time to stop, start or rejoin. Nodes that are back do not wait for them any
     # more.
     overdue: tuple[NodeName, ...] = ()
+    failed: tuple[NodeName, ...] = ()  # nodes of whose failure the reason speaks
+    hook_on: NodeName | None = None  # the node whose `after_recovery` hook failed, if that is the reason
     event: Literal["standing_down"] = "standing_down"
 
 
