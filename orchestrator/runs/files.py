@@ -36,7 +36,7 @@ from orchestrator.runtime.codec import (
     encode_observation,
     encode_policy,
 )
-from orchestrator.view.upgrade_words import work_of
+from orchestrator.view.phrases import work_of
 from orchestrator.whole_file import write_whole
 
 MAX_BYTES: Final = 64 * 1024 * 1024

@@ -38,8 +38,8 @@ from orchestrator.runs.takeover import new_run, release_dead, restore_others
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.store import StateMissing
+from orchestrator.view.phrases import work_of
 from orchestrator.view.progress import half_done
-from orchestrator.view.upgrade_words import work_of
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES} | {Look.STORED}
 """A plan uses no recoveries; how long a node takes depends on what it holds."""

@@ -8,15 +8,15 @@ from typing import Final, assert_never
 
 from orchestrator.engine.kinds.predicates import hold_by_name, hold_in_words
 from orchestrator.engine.order import nodes_to_restart
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
 from orchestrator.model.event import GATES_OPEN, Hold, RunStarted
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.policy import Kind
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request, step_name
+from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.prediction import Prediction
 from orchestrator.untrusted import one_line
 from orchestrator.view.text import counted, duration, listed, nodes_of
-from orchestrator.view.upgrade_words import install_awaited
 
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
@@ -37,6 +37,11 @@ def product(distribution: str, kind: Kind) -> str:
 
 
 _PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch", "riak": "Riak"}
+
+
+def work_of(policy: Policy) -> str:
+    """What a run does to its nodes, with its article."""
+    return "a restart" if policy.upgrade is None else f"an upgrade to {policy.upgrade.target}"
 
 
 def awaited(state: RunState) -> str:
@@ -120,9 +125,16 @@ def _down(state: RunState) -> str:
     for phase, what in doing.items():
         for node in state.wave_nodes:
             if node.phase is phase:
-                installing = install_awaited(node, state.begun.policy) if phase is NodePhase.STOPPED else None
+                installing = _install(node, state.begun.policy) if phase is NodePhase.STOPPED else None
                 by_step.setdefault(installing or what, []).append(node.name)
     return "; ".join(f"{listed(names)} {what}" for what, names in by_step.items())
+
+
+def _install(node: NodeProgress, policy: Policy) -> str | None:
+    """What a node waits for while an install step runs: `to finish install step 1 of 2`; None without one."""
+    if node.install is None or policy.upgrade is None:
+        return None
+    return f"to finish {step_name(node.install.number)} of {len(policy.upgrade.install)}"
 
 
 def holds_in_words(holds: tuple[Hold, ...]) -> str:

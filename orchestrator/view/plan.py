@@ -27,7 +27,6 @@ from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object, prediction_words, product
 from orchestrator.view.text import counted, duration, listed, nodes_of, setting, size, table
-from orchestrator.view.upgrade_words import versions_after
 
 
 def plan_object(plan: Plan) -> dict[str, object]:
@@ -98,7 +97,7 @@ def plan_text(plan: Plan) -> str:
         *([_LOSES_WRITES] if _may_lose_writes(plan) else []),
         *([f"times are based on: {plan.predicted_from}"] if plan.predicted_from else []),
         f"fingerprint {plan.fingerprint}",
-        *versions_after(plan),
+        *_versions_after(plan),
         "",
         *_holds(plan),
         "",
@@ -110,6 +109,12 @@ def plan_text(plan: Plan) -> str:
     if plan.steps:
         lines += ["", *_steps(plan)]
     return "\n".join(map(visible, lines)) + "\n"
+
+
+def _versions_after(plan: Plan) -> list[str]:
+    """The line about nodes that run another version afterwards; empty without any."""
+    nodes = [f"{node} {version}" for node, version in sorted(plan.other_versions.items())]
+    return [f"mixed versions after this run: {listed(nodes, 5)}"] if nodes else []
 
 
 def _too_short(plan: Plan) -> list[str]:

@@ -20,7 +20,7 @@ from orchestrator.view.advice import advice
 from orchestrator.view.cluster_now import ClusterNow, restoring_lines
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.merge_summary import merge_object
-from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
+from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence, work_of
 from orchestrator.view.progress import (
     left_to_do,
     merges_in_words,
@@ -30,7 +30,6 @@ from orchestrator.view.progress import (
 )
 from orchestrator.view.reporters import Fresh, Sentences, record_line
 from orchestrator.view.text import duration, listed, nodes_of, stamp, stamp_seconds
-from orchestrator.view.upgrade_words import work_of
 
 _LEFT_SHOWN = 20
 """Maximum of items that are not restored; JSON has all."""

@@ -24,7 +24,7 @@ from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runtime.codec import encode_event
-from orchestrator.view.phrases import hold_sentence, nodes_in_words
+from orchestrator.view.phrases import hold_sentence, nodes_in_words, work_of
 from orchestrator.view.reporters import (
     JsonReporter,
     LineReporter,
@@ -37,7 +37,6 @@ from orchestrator.view.reporters import (
     rehearsed_object,
 )
 from orchestrator.view.text import stamp_seconds
-from orchestrator.view.upgrade_words import work_of
 
 _SIGN_OF_LIFE: Final[Seconds] = 900.0
 """In simulated time: a wait of eight hours takes a second, so frequent signs of life are useless."""

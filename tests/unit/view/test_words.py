@@ -27,12 +27,11 @@ from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import BOOT, TunableState, Verdict
 from orchestrator.model.work_event import TuningApplied
 from orchestrator.untrusted import one_line, visible
-from orchestrator.view.action_words import action_sentence
 from orchestrator.view.live import scrolls, tone
 from orchestrator.view.phrases import OUTCOMES
 from orchestrator.view.reporters import Sentences, record_line
 from orchestrator.view.text import duration, listed, setting, size, stamp
-from orchestrator.view.words import sentence
+from orchestrator.view.words import action_sentence, sentence
 from tests.unit.view import samples
 
 Golden = Callable[[str, str], None]
