@@ -18,10 +18,9 @@ from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
 from orchestrator.engine.kinds.predicates import Predicate, Question, hold_in_brief, holds
 from orchestrator.engine.largest_safe import Unit
-from orchestrator.engine.machines import machines_of
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
-from orchestrator.engine.waves import next_wave
+from orchestrator.engine.waves import machines_of, next_wave
 from orchestrator.model.action import SetReplicas
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import GATES_OPEN, Event, Hold, HoldsCleared

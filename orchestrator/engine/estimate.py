@@ -13,8 +13,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import RunState
+from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (

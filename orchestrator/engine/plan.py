@@ -25,11 +25,10 @@ from orchestrator.engine.kinds.elasticsearch.timing import stored_by_node
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.optimism import OptimisticWorld
-from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.engine.upgrade import is_target
-from orchestrator.engine.waves import fewest_waves
+from orchestrator.engine.waves import fewest_waves, nodes_to_restart
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (

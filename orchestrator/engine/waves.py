@@ -1,36 +1,187 @@
-"""The next nodes. The plan fixes the order; execution may shrink or delay a wave, never widen it.
+"""The order of a run: which nodes it selects, which of them share a machine, and which are the next wave.
 
-A strategy is one function from a `Choice` to a `Wave`, by its name in a table. It checks only predicates
-about a wave (`Predicate.about_wave`): no other candidate and no smaller wave helps against all others.
+The plan fixes the order; execution may shrink or delay a wave, never widen it. A strategy is one function
+from a `Choice` to a `Wave`, by its name in a table. It checks only predicates about a wave
+(`Predicate.about_wave`): no other candidate and no smaller wave helps against all others.
 """
 
 from __future__ import annotations
 
+import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import accumulate
 from typing import Final
 
 from orchestrator.engine.largest_safe import Bound, Sets, Unit
-from orchestrator.engine.order import rank
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import Node, NodeName, Role, Zone
-from orchestrator.model.event import Hold
+from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role, Zone
+from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.frozen import for_the_same_objects
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.observation import ClusterView, Observation
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import (
-    Kind,
-    Policy,
-    Strategy,
-    Wave,
+from orchestrator.model.policy import Kind, Policy, Selection, Strategy, Wave
+from orchestrator.model.reading import Unknown
+
+# The nodes of a run, in order ------------------------------------
+
+_TIERS: Final = (
+    Role.DATA_FROZEN,
+    Role.DATA_COLD,
+    Role.DATA_WARM,
+    Role.DATA_HOT,
+    Role.DATA_CONTENT,
+    Role.DATA,
 )
+"""From the tier whose copies move least to the tier that serves most; the generic `data` role last."""
+
+_MASTER: Final = 3
+"""The place of the elected master, after all other members."""
 
 _AWAY: Final = 4
 """The place of a node that is no member now, after the elected master."""
 
+
+def rank(node: Node, master: NodeName | None) -> tuple[int, int]:
+    """The place of a node in the order: tiers of data, then no data and no vote, then voters, master last.
+
+    It is Elastic's order for rolling upgrades. The elected master goes last: mastership moves once in a run.
+    """
+    group, tier = _place(node.roles)
+    return (_MASTER if node.name == master else group), tier
+
+
+@cache
+def _place(roles: frozenset[Role]) -> tuple[int, int]:
+    """Few sets of roles are different, and many nodes are put in order for every wave."""
+    group = 2 if Role.MASTER in roles else 0 if roles & DATA_ROLES else 1
+    # A node of several tiers goes with the last of them.
+    return group, max((place for place, role in enumerate(_TIERS) if role in roles), default=-1)
+
+
+def in_order(nodes: Iterable[Node], master: NodeName | None) -> tuple[Node, ...]:
+    """Nodes in the order in which a run restarts them, by name where they are alike."""
+    return tuple(sorted(nodes, key=lambda node: (rank(node, master), node.name)))
+
+
+def selected(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[Node, ...]:
+    """The members that a selection matches, in order."""
+
+    def means(node: Node) -> bool:
+        if selection.only and not any(fnmatch.fnmatchcase(node.name, glob) for glob in selection.only):
+            return False
+        if any(fnmatch.fnmatchcase(node.name, glob) for glob in selection.exclude):
+            return False
+        if selection.zone is not None and node.zone(zone_attribute) != selection.zone:
+            return False
+        if selection.started_before is not None:
+            started = node.incarnation.started_at_ms
+            return started is not None and started / 1000 < selection.started_before
+        return True
+
+    return in_order(filter(means, view.nodes), view.master)
+
+
+def undated(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[NodeName, ...]:
+    """The nodes with an unknown start time: it is unclear whether `started_before` selects them."""
+    if selection.started_before is None:
+        return ()
+    whatever = selected(view, replace(selection, started_before=None), zone_attribute)
+    return tuple(node.name for node in whatever if node.incarnation.started_at_ms is None)
+
+
+def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
+    """Names and globs of a selection that match no member: a typing error never counts as "none"."""
+    names = [node.name for node in view.nodes]
+    wanted = (*selection.only, *selection.exclude)
+    return tuple(glob for glob in wanted if not fnmatch.filter(names, glob))
+
+
+def nodes_to_restart(started: RunStarted, *, paused: bool = False) -> int:
+    """How many nodes a run restarts until it pauses (`--pause-after`) or ends: the count of every view.
+
+    The waves of its plan count, if they are more than was asked: nodes of one machine go together.
+
+    Args:
+        started: the beginning of the run.
+        paused: whether it has paused already, and continues to its end.
+    """
+    most = started.policy.pause_after
+    if most is None or paused:
+        return len(started.nodes)
+    planned = {name for wave in started.planned for name in wave}
+    return min(len(started.nodes), max(most, len(planned)))
+
+
+# Machines ------------------------------------
+
+_Boot = tuple[str, str]
+"""Machine id and boot id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """The data that distinguishes the machines of nodes.
+
+    Attributes:
+        began: machine and boot ids when the run began; `now`, in the latest reading.
+        addresses: of the members.
+    """
+
+    began: Mapping[NodeName, _Boot]
+    now: Mapping[NodeName, _Boot]
+    addresses: Mapping[NodeName, str]
+
+    def shared(self, one: NodeName, other: NodeName) -> bool:
+        """Whether these two are on one machine."""
+        for read in (self.began, self.now):
+            if one in read and other in read:
+                return read[one] == read[other]
+        return one in self.addresses and self.addresses[one] == self.addresses.get(other)
+
+    def others(self, name: NodeName) -> list[NodeName]:
+        """The other nodes on a node's machine, by name."""
+        known = {*self.began, *self.now, *self.addresses} - {name}
+        return sorted(other for other in known if self.shared(name, other))
+
+    def among(self, names: Iterable[NodeName]) -> tuple[tuple[NodeName, ...], ...]:
+        """Those of these nodes that share a machine, machine by machine, in the order given."""
+        left, found = list(names), []
+        while left:
+            machine = [left.pop(0)]
+            for name in machine:  # it grows in the loop: sharing with one of them is sharing with all
+                machine += [other for other in left if self.shared(name, other)]
+                left = [other for other in left if other not in machine]
+            if len(machine) > 1:
+                found.append(tuple(machine))
+        return tuple(found)
+
+
+def machines_of(state: RunState, seen: Observation) -> Machines:
+    """The data on machines in the journal and this reading."""
+    began = state.baseline
+    hosts = {name: host for name, host in seen.hosts.items() if not isinstance(host, Unknown)}
+    return Machines(
+        began={
+            name: (began.machines[name], began.boots[name]) for name in began.machines if name in began.boots
+        }
+        if began
+        else {},
+        now={
+            name: (host.machine_id, host.boot_id)
+            for name, host in hosts.items()
+            if host.machine_id and host.boot_id
+        },
+        addresses={}
+        if isinstance(seen.cluster, Unknown)
+        else {node.name: node.address for node in seen.cluster.nodes},
+    )
+
+
+# Strategies ------------------------------------
 
 Ask = Callable[[Wave], tuple[Hold, ...]]
 """The holds of predicates about sets of nodes against a wave; empty when it passes."""
@@ -442,22 +593,22 @@ def _in_turn(
     next node seldom has copies of the shards that the node before it still recovers.
     """
     members, overlaps = view.members, policy.overlap_recovery
-    attribute = (overlaps and policy.zone_attribute) or ""
+    attribute = policy.zone_attribute if overlaps else None
     shared = Counter(copy.node for copies in view.moving.values() for copy in copies) if overlaps else {}
-    apart = {*returns, *half, *shared, view.master}
-    alike: dict[tuple[frozenset[Role], str, NodeName | None], list[NodeName]] = {}
-    for node in waiting:
-        name = node.name
-        if name in members:
-            roles, zone = members[name].roles, members[name].attributes.get(attribute, "")
-            alike.setdefault((roles, zone, name if name in apart else None), []).append(name)
-    places: dict[tuple[bool, tuple[int, int], int, str, int], list[NodeName]] = {}
-    for (_, zone, _), names in alike.items():
-        first = names[0]
-        place = rank(members[first], view.master)
-        at = first not in half, place, returns.get(first, 0), zone, shared.get(first, 0)
-        places.setdefault(at, []).extend(names)
-    return tuple(name for at in sorted(places) for name in sorted(places[at]))
+
+    def place(name: NodeName) -> tuple[bool, tuple[int, int], int, str, int, NodeName]:
+        node = members[name]
+        zone = node.zone(attribute) or ""
+        return (
+            name not in half,
+            rank(node, view.master),
+            returns.get(name, 0),
+            zone,
+            shared.get(name, 0),
+            name,
+        )
+
+    return tuple(sorted((node.name for node in waiting if node.name in members), key=place))
 
 
 @for_the_same_objects

@@ -11,10 +11,10 @@ from orchestrator.config.gates import secrets_of
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.fold import replay
 from orchestrator.engine.kinds.riak.hasten import planned_too
-from orchestrator.engine.order import undated
 from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
+from orchestrator.engine.waves import undated
 from orchestrator.errors import JournalError, LeaseError, PlanMismatch, UsageError
 from orchestrator.hosts.placeholder import require_names
 from orchestrator.merging import decide

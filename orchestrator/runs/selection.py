@@ -9,7 +9,7 @@ from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import Predicate
-from orchestrator.engine.order import selected, undated, unmatched
+from orchestrator.engine.waves import selected, undated, unmatched
 from orchestrator.errors import UsageError
 from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.event import RunStarted

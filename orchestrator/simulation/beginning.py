@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from orchestrator.engine.order import selected
 from orchestrator.engine.upgrade import to_upgrade
+from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.policy import Policy

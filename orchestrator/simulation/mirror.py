@@ -7,8 +7,8 @@ have (a pinned index, a reindex) are missing, so the rehearsal compares the hold
 from __future__ import annotations
 
 from orchestrator.engine.gates import judged
-from orchestrator.engine.machines import machines_of
 from orchestrator.engine.state import RunState
+from orchestrator.engine.waves import machines_of
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import HostView, Observation
 from orchestrator.model.policy import Kind, Policy, Strategy

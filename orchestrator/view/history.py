@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from orchestrator.engine.estimate import last_of_run, seconds_of, whole_turns
-from orchestrator.engine.order import nodes_to_restart
+from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
 from orchestrator.model.phase import Outcome

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from orchestrator.engine.estimate import remaining
 from orchestrator.engine.left_over import texts
-from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState
+from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished, WaveGaveWay
 from orchestrator.model.observation import Recovery

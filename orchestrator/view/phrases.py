@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final, assert_never
 
 from orchestrator.engine.kinds.predicates import hold_by_name, hold_in_words
-from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
+from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.action import Purpose
 from orchestrator.model.event import GATES_OPEN, Hold, RunStarted
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request, step_name

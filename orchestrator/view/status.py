@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from orchestrator.engine.left_over import grouped, texts
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import ProcessState, RunState
+from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant

@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.engine.kinds.predicates import ByPolicy, Evidence, Finding, Question
 from orchestrator.engine.largest_safe import Bound
-from orchestrator.engine.machines import Machines, machines_of
+from orchestrator.engine.waves import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import DATA_ROLES, Incarnation, Node, NodeName

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from orchestrator.engine.kinds.predicates import Question
-from orchestrator.engine.machines import Machines
+from orchestrator.engine.waves import Machines
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Together

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.largest_safe import Bound
-from orchestrator.engine.order import in_order, selected, undated, unmatched
 from orchestrator.engine.progress import NodeProgress, Nodes
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import (
     Ask,
     Choice,
+    in_order,
     next_wave,
     node_wave,
+    selected,
+    undated,
+    unmatched,
     zone_wave,
 )
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role, Zone

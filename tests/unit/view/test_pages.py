@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from orchestrator.cli.prompts import question
 from orchestrator.engine.kinds.predicates import aggregated
-from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RecoveringWave, RunState
+from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.action import NOT_ABSENT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
