@@ -7,8 +7,8 @@ every timer begins again, and the next decision reads where each node is.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from orchestrator.engine import late_stop, succession
@@ -65,7 +65,6 @@ from orchestrator.model.event import (
     Surrounding,
     WaveGaveWay,
 )
-from orchestrator.model.frozen import replace
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.phase import (
     REBOOT,
@@ -350,7 +349,7 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
     for name in event.nodes:
         node = state.nodes[name]
         lost = node.lost_stop
-        lost = lost and dataclasses.replace(lost, since=at if again else later(lost.since))
+        lost = lost and replace(lost, since=at if again else later(lost.since))
         state = with_node(state, name, since=later(node.since), lost_stop=lost)
     process, here = state.process, state.in_phase
     process = replace(
@@ -370,7 +369,7 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
         holding_since=perhaps(here.holding_since),
         gates_closed_since=perhaps(here.gates_closed_since),
     )
-    waiting = dataclasses.replace(state.handoff, since=later(state.handoff.since))
+    waiting = replace(state.handoff, since=later(state.handoff.since))
     return replace(state, process=process, in_phase=here, handoff=waiting)
 
 
@@ -466,10 +465,10 @@ def _less_excused(state: RunState, event: ev.TakenDown) -> RunState:
         if key not in room:
             kept.append(one)
         elif not one.primary and room[key] > 0:
-            kept.append(dataclasses.replace(one, count=min(one.count, room[key])))
+            kept.append(replace(one, count=min(one.count, room[key])))
             room[key] -= kept[-1].count
     if baseline is not None and room:
-        baseline = dataclasses.replace(baseline, missing=tuple(kept))
+        baseline = replace(baseline, missing=tuple(kept))
     not_waited = {key: min(count, room.get(key, count)) for key, count in state.not_waited.items()}
     return replace(state, baseline=baseline, not_waited=not_waited)
 

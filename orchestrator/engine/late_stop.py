@@ -15,7 +15,7 @@ A host that has received a stop does it within `deadlines.stop`, and may not hav
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace as changed
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orchestrator.engine import limits
@@ -24,7 +24,6 @@ from orchestrator.engine.progress import LostStop, Mark, NodeProgress, ShardTake
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, WaveStarted, node_phase, run_phase
-from orchestrator.model.frozen import replace
 from orchestrator.model.phase import Doubt, Goal, NodePhase, Phase, Verb
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
@@ -77,7 +76,7 @@ def for_new_process(state: RunState, node: NodeProgress, last_seen: Instant, at:
         return None
     absence = state.process.absent.get(node.name)
     missed = last_seen if absence is None else absence.since
-    return None if missed - lost.since > state.begun.policy.deadlines.stop else changed(lost, since=at)
+    return None if missed - lost.since > state.begun.policy.deadlines.stop else replace(lost, since=at)
 
 
 # Whether it took a node down ------------------------------------
@@ -127,7 +126,7 @@ def joined(state: RunState, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:
         return tuple(steps)
     before = state.wave or Wave(number=state.waves_begun + 1, nodes=(), why=_WHY)
     joining = (node.name for node in late if node.name not in before.nodes)
-    wave = changed(before, nodes=(*before.nodes, *joining))
+    wave = replace(before, nodes=(*before.nodes, *joining))
     begun = () if state.wave == wave else (WaveStarted(wave=wave, incarnations={}),)
     there = state.phase in (Phase.DOWN, Phase.REJOINED)
     down = () if there else (run_phase(state.phase, Phase.DOWN, why=_WHY),)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from orchestrator.model.frozen import replace
 from orchestrator.model.merging import MergeTarget, Writes
 from orchestrator.model.reading import Instant
 from orchestrator.model.work_event import (
@@ -18,7 +17,7 @@ from orchestrator.model.work_event import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeProgress:
     """One index of the run."""
 
@@ -50,7 +49,7 @@ class MergeProgress:
         return self.begun is not None and not self.ended
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
     """The merges of a run."""
 

@@ -188,7 +188,7 @@ class OptimisticWorld:
             asleep[name] = member
             stopped.append(name)
         if stopped:
-            view = view.changed({}, members, master=master, copies=view.routing.in_other_states(changed))
+            view = view.changed(changed, members, master=master)
         world = replace(self, seen=replace(self.seen, cluster=view), asleep=asleep)
         return world.service(stopped, ServiceState.STOPPED)
 
@@ -212,7 +212,7 @@ class OptimisticWorld:
                 view = view.changed(changed, members)
                 view = view.changed({}, riak=just_back(view, name, self.seen.settings))
         if lives > self.lives and view.riak is None:
-            view = view.changed({}, members, copies=view.routing.in_other_states(changed))
+            view = view.changed(changed, members)
         world = replace(self, seen=replace(self.seen, cluster=view), asleep=asleep, lives=lives)
         return world.service(names, ServiceState.RUNNING)
 
@@ -224,7 +224,7 @@ class OptimisticWorld:
         changed: dict[ShardId, tuple[ShardCopy, ...]] = {}
         for one in lost:
             shard, left = ShardId(one.index, one.index_uuid, one.number), one.count
-            copies = list(changed.get(shard) or view.routing.table[shard])
+            copies = list(changed.get(shard) or view.shards[shard])
             for at, copy in enumerate(copies):
                 if left and copy.node in self.asleep:
                     copies[at], left = copy._replace(node=None), left - 1
@@ -331,7 +331,7 @@ def _change(
     change: Callable[[_Copies, NodeName], _Copies],
 ) -> None:
     """Add this change of the shards of a node to earlier ones; the latest change is the last."""
-    table = view.routing.table
+    table = view.shards
     for shard in view.routing.by_node.get(name, ()):
         before = changed.pop(shard, None)
         changed[shard] = change(table[shard] if before is None else before, name)

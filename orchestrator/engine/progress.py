@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
-
-from immutables import Map
 
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.phase import REBOOT, RESTART, Doubt, Goal, Installing, NodePhase, Owed, Work
@@ -48,7 +45,7 @@ class LostStop:
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProgress:
     """One node of the run.
 
@@ -164,8 +161,7 @@ def _parts(node: NodeProgress) -> tuple[_Part, ...]:
 class Nodes(Mapping[NodeName, NodeProgress]):
     """The nodes of a run, in its order, and those of each phase and with each mark.
 
-    It does not change: `changed` makes another one, which shares all else. So an event costs what it changes,
-    however many nodes the run has.
+    It does not change: `changed` makes another one.
 
     Args:
         nodes: in the order of the run.
@@ -174,14 +170,12 @@ class Nodes(Mapping[NodeName, NodeProgress]):
     __slots__ = ("_all", "_listed", "_parts", "_place")
 
     def __init__(self, nodes: Iterable[NodeProgress] = ()) -> None:
-        all_ = {node.name: node for node in nodes}
-        parts: dict[_Part, dict[NodeName, None]] = {}
-        for node in all_.values():
+        self._all = {node.name: node for node in nodes}
+        self._place = {name: place for place, name in enumerate(self._all)}
+        self._parts: dict[_Part, dict[NodeName, NodeProgress]] = {}
+        for node in self._all.values():
             for part in _parts(node):
-                parts.setdefault(part, {})[node.name] = None
-        self._all = Map(all_)
-        self._place = {name: place for place, name in enumerate(all_)}
-        self._parts = {part: Map(names) for part, names in parts.items()}
+                self._parts.setdefault(part, {})[node.name] = node
         self._listed: dict[_Part, tuple[NodeProgress, ...]] = {}
 
     @property
@@ -195,39 +189,28 @@ class Nodes(Mapping[NodeName, NodeProgress]):
         Raises:
             KeyError: one of them is none of the run's.
         """
-        after = object.__new__(Nodes)
-        after._place, after._parts, after._listed = self._place, self._parts.copy(), self._listed.copy()
-        all_ = self._all.mutate()
+        all_, own = {**self._all}, dict[_Part, dict[NodeName, NodeProgress]]()
         for node in nodes:
             before, now = _parts(all_[node.name]), _parts(node)
             all_[node.name] = node
-            for part in now:
-                if part not in before:
-                    after._parts[part] = after._parts.get(part, _NO_NAMES).set(node.name, None)
-                after._relist(part, node, cut=part in before)
-            for part in before:
-                if part not in now:
-                    after._parts[part] = after._parts[part].delete(node.name)
-                    after._relist(part, node, cut=True, put=False)
-        after._all = all_.finish()
+            for part in {*before, *now}:
+                if part not in own:
+                    own[part] = {**self._parts.get(part, {})}
+                if part in now:
+                    own[part][node.name] = node
+                else:
+                    del own[part][node.name]
+        after = object.__new__(Nodes)
+        after._place, after._all, after._parts = self._place, all_, {**self._parts, **own}
+        after._listed = {part: listed for part, listed in self._listed.items() if part not in own}
         return after
-
-    def _relist(self, part: _Part, node: NodeProgress, *, cut: bool, put: bool = True) -> None:
-        """Cut the node out of the list of a part or put it in, where the list was made already."""
-        listed = self._listed.get(part)
-        if listed is None:
-            return
-        place = self._place
-        at = bisect_left(listed, place[node.name], key=lambda one: place[one.name])
-        self._listed[part] = (*listed[:at], *((node,) if put else ()), *listed[at + cut :])
 
     def of(self, *parts: _Part) -> tuple[NodeProgress, ...]:
         """The nodes in one of these phases, or with one of these marks, in the order of the run."""
         if len(parts) == 1:
             (part,) = parts
             if part not in self._listed:
-                names = sorted(self._parts.get(part, ()), key=self._place.__getitem__)
-                self._listed[part] = tuple(map(self._all.__getitem__, names))
+                self._listed[part] = self.in_order(self._parts.get(part, {}).values())
             return self._listed[part]
         found = [each for part in parts if (each := self.of(part))]
         if len(found) <= 1:
@@ -253,6 +236,3 @@ class Nodes(Mapping[NodeName, NodeProgress]):
     def keys(self) -> KeysView[NodeName]:
         """Their names."""
         return self._place.keys()
-
-
-_NO_NAMES: Final = Map[NodeName, None]()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.engine.merge_state import Merging
@@ -13,7 +12,6 @@ from orchestrator.model import event as ev
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, Overlapping, ReplicasAdded
-from orchestrator.model.frozen import replace
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
@@ -56,7 +54,7 @@ class Silence:
     took: Seconds | None = None
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedAccess:
     """Credentials that the cluster refuses.
 
@@ -98,7 +96,7 @@ NOT_BEGUN: Final = ev.RunStarted(
 """Before the first event of a journal."""
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unrestored:
     """Changes in the cluster that the run has to restore. The lease's record repeats them.
 
@@ -128,7 +126,7 @@ class Unrestored:
         return tuple(sorted(self.settings.items(), key=lambda one: (one[0][0].value, one[0][1])))
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
     """What a new process forgets: it begins with a fresh one.
 
@@ -177,7 +175,7 @@ class ProcessState:
     state: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
     """A verb that failed and was not confirmed since.
 
@@ -190,7 +188,7 @@ class Failing:
     since: Instant
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseState:
     """What a new phase of the run forgets, and a new process too: each begins with a fresh one.
 
@@ -241,16 +239,16 @@ class WaitingHandoff:
     def after(self, event: HandoffWaits | HandoffLeftWaiting, at: Instant) -> WaitingHandoff:
         """The same after one more event."""
         if isinstance(event, HandoffLeftWaiting):
-            return dataclasses.replace(self, left=event.partitions)
-        return dataclasses.replace(self, still=event.partitions, since=at)
+            return replace(self, left=event.partitions)
+        return replace(self, still=event.partitions, since=at)
 
     def with_back(self, nodes: Collection[NodeName], at: Instant) -> WaitingHandoff:
         """The same once these nodes are back: what waited on one of them, or for one, may go now."""
         concerned = any(one.holder in nodes or one.owner in nodes for one in self.still)
-        return dataclasses.replace(self, since=at) if concerned else self
+        return replace(self, since=at) if concerned else self
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/frozen.py`
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
     """Everything that a decision may use of the past.
 

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 from orchestrator.engine import late_stop
 from orchestrator.engine.merge_state import doubted
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress, Nodes
 from orchestrator.engine.state import PhaseState, ProcessState, RunState
 from orchestrator.model.event import RestoreBegun, RunResumed
-from orchestrator.model.frozen import replace
 from orchestrator.model.phase import Doubt, Goal, Installing, NodePhase, Phase, Verb
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
@@ -30,7 +29,7 @@ def _in_doubt(state: RunState, event: RunResumed | RestoreBegun, at: Instant) ->
         in_phase=PhaseState(since=at),
         nodes=Nodes(_node_in_doubt(state, node, at) for node in state.nodes.values()),
         merging=doubted(state.merging),
-        handoff=dataclasses.replace(state.handoff, since=at),
+        handoff=replace(state.handoff, since=at),
         unrestored=replace(state.unrestored, withheld_since=withheld_since),
         outcome=None,
         message="",

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
-from typing import Final, overload
-
-from immutables import Map
+from typing import Final, NamedTuple, overload
 
 from orchestrator.model.cluster import SERVING, CopyState, NodeName, ShardCopy, ShardId
 
 _STARTED: Final = CopyState.STARTED
 _node, _state = attrgetter("node"), attrgetter("state")
 ByShard = Mapping[ShardId, tuple[ShardCopy, ...]]
-_Aside = tuple[ByShard, ByShard, ByShard]
-Test = Callable[[ShardId, tuple[ShardCopy, ...]], bool]
-"""What may be true of a shard with these copies."""
+
+
+class _Aside(NamedTuple):
+    """The shards on which a healthy cluster at rest has nothing, each with these copies."""
+
+    away: ByShard  # the copies that do not serve requests
+    moving: ByShard  # all copies of a shard with one that is moving or initializing
+    red: ByShard  # all copies of a shard of which none serves requests
 
 
 class Copies(Sequence[ShardCopy]):
@@ -30,9 +33,6 @@ class Copies(Sequence[ShardCopy]):
     """
 
     by_shard: ByShard  # the copies of each shard
-    aside: _Aside | None  # `away`, `moving` and `red`; None until one of them is asked for
-    # the last test of `where`, its shards, and the shards that changed since
-    asked: tuple[Test, frozenset[ShardId], ByShard] | None
 
     def __init__(self, copies: Iterable[ShardCopy]) -> None:
         shards: dict[ShardId, list[ShardCopy]] = {}
@@ -49,14 +49,10 @@ class Copies(Sequence[ShardCopy]):
 
     def _set(self, shards: ByShard) -> None:
         self.by_shard = shards
-        self._count = sum(map(len, shards.values()))
         self._on: dict[NodeName, Mapping[ShardId, ShardCopy]] = {}
-        self._origin: Copies | None = None
-        self._changed: ByShard = {}
-        self.aside = self.asked = None
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self.by_shard.values()))
 
     def __iter__(self) -> Iterator[ShardCopy]:
         return chain.from_iterable(self.by_shard.values())
@@ -72,12 +68,6 @@ class Copies(Sequence[ShardCopy]):
         return isinstance(other, Sequence) and (self is other or tuple(self) == tuple(other))
 
     __hash__ = None  # type: ignore[assignment]  # nobody compares so much by its hash
-
-    @property
-    def table(self) -> ByShard:
-        """The same, to look shards up: its order is that of hashes."""
-        shards = self.by_shard
-        return shards.copies if isinstance(shards, _Shards) else shards
 
     @cached_property
     def by_node(self) -> dict[NodeName, dict[ShardId, None]]:
@@ -95,7 +85,7 @@ class Copies(Sequence[ShardCopy]):
     def on(self, node: NodeName) -> Mapping[ShardId, ShardCopy]:
         """The copies on a node, which has no two of a shard."""
         if node not in self._on:
-            here, shards = self.by_node.get(node, ()), self.table
+            here, shards = self.by_node.get(node, ()), self.by_shard
             self._on[node] = {
                 copy.shard: copy for shard in here for copy in shards[shard] if copy.node == node
             }
@@ -104,53 +94,21 @@ class Copies(Sequence[ShardCopy]):
     @property
     def away(self) -> ByShard:
         """The copies that do not serve requests, by shard; a healthy cluster has none."""
-        return self._set_aside[0]
+        return self._aside.away
 
     @property
     def moving(self) -> ByShard:
         """The shards with a copy that is moving or initializing, with all their copies."""
-        return self._set_aside[1]
+        return self._aside.moving
 
     @property
     def red(self) -> ByShard:
         """The shards without a copy that serves requests, with all their copies."""
-        return self._set_aside[2]
+        return self._aside.red
 
-    def where(self, test: Test) -> frozenset[ShardId]:
-        """The shards of which this is true. The last test is remembered, and asked of changed shards only."""
-        self._catch_up()
-        known, shards = frozenset[ShardId](), self.by_shard
-        if self.asked is not None and self.asked[0] is test:
-            _, known, shards = self.asked
-        if shards:
-            true = [shard for shard, copies in shards.items() if test(shard, copies)]
-            known = known.difference(shards).union(true) if known or true else known
-            self.asked = test, known, {}
-        return known
-
-    @property
-    def _set_aside(self) -> _Aside:
-        """`away`, `moving`, `red`."""
-        self._catch_up()
-        if self.aside is None:
-            self.aside = _aside(({}, {}, {}), self.by_shard)
-        return self.aside
-
-    def _catch_up(self) -> None:
-        """Take over what was computed of the last table that was asked, but for what changed since."""
-        origin, later = self, list[ByShard]()
-        while origin._origin is not None:
-            later.append(origin._changed)
-            origin = origin._origin
-        if not later:
-            return
-        shards = later[0] if len(later) == 1 else _latest(later)
-        if origin.aside is not None:
-            self.aside = _aside(origin.aside, shards)
-        if origin.asked is not None:
-            test, found, earlier = origin.asked
-            self.asked = test, found, {**earlier, **shards} if earlier else shards
-        self._origin, self._changed = None, {}
+    @cached_property
+    def _aside(self) -> _Aside:
+        return _aside(_Aside({}, {}, {}), self.by_shard)
 
     @cached_property
     def not_started(self) -> tuple[ShardCopy, ...]:
@@ -160,7 +118,7 @@ class Copies(Sequence[ShardCopy]):
     @property
     def active(self) -> int:
         """How many copies serve requests."""
-        return self._count - len(self.not_started)
+        return len(self) - len(self.not_started)
 
     @property
     def arrived(self) -> ByShard:
@@ -168,13 +126,10 @@ class Copies(Sequence[ShardCopy]):
         return {shard: tuple(map(_arrived, copies)) for shard, copies in self.moving.items()}
 
     def changed(self, shards: ByShard) -> Copies:
-        """These copies with other ones of some shards."""
-        before, count = self.table, self._count
+        """These copies with other ones of some shards. What is known of the others is known of both."""
         moved: dict[NodeName, dict[ShardId, None]] = {}
         for shard, copies in shards.items():
-            were = before.get(shard, ())
-            count += len(copies) - len(were)
-            left, here = list(map(_node, were)), list(map(_node, copies))
+            left, here = list(map(_node, self.by_shard.get(shard, ()))), list(map(_node, copies))
             if left != here:
                 for node in dict.fromkeys(chain(left, here)):
                     if node is None:
@@ -185,22 +140,14 @@ class Copies(Sequence[ShardCopy]):
                         moved[node][shard] = None
                     else:
                         del moved[node][shard]
-        return self._with(shards, count, {**self.by_node, **moved} if moved else self.by_node)
-
-    def in_other_states(self, shards: ByShard) -> Copies:
-        """These copies with other ones of some shards, each on the node of the one before."""
-        return self._with(shards, self._count, self.by_node)
-
-    def _with(self, shards: ByShard, count: int, by_node: dict[NodeName, dict[ShardId, None]]) -> Copies:
-        after = object.__new__(Copies)
-        after.by_shard, after._count, after._on = _changed(self.by_shard, shards), count, {}
-        after._origin, after._changed, after.aside, after.asked = self, shards, None, None
-        vars(after)["by_node"] = by_node
+        after = Copies.of(_changed(self.by_shard, shards))
+        vars(after)["by_node"] = {**self.by_node, **moved} if moved else self.by_node
+        vars(after)["_aside"] = _aside(self._aside, shards)
         return after
 
 
 def _aside(before: _Aside, shards: ByShard) -> _Aside:
-    """`away`, `moving` and `red` of a table, from those of another one and the shards that differ."""
+    """What is aside in a table, from that of another one and the shards that differ."""
     away, moving, red = map(dict, before)
     for part in (away, moving, red):
         for shard in part.keys() & shards.keys() if part else ():
@@ -216,55 +163,37 @@ def _aside(before: _Aside, shards: ByShard) -> _Aside:
             red[shard] = copies
         if CopyState.INITIALIZING in states or CopyState.RELOCATING in states:
             moving[shard] = copies
-    return away, moving, red
+    return _Aside(away, moving, red)
 
 
 _MANY: Final = 16
-"""If a change is of more than this part of all shards, to copy them all costs less than to share them."""
+"""If changes are of more than this part of all shards, to copy them all costs less than to look twice."""
 
 
 def _changed(all_: ByShard, shards: ByShard) -> ByShard:
     """All shards with some of them changed; new ones are the last."""
-    if len(shards) * _MANY >= len(all_):
-        return {**all_, **shards} if isinstance(all_, dict) else {**dict(all_.items()), **shards}
-    return (all_ if isinstance(all_, _Shards) else _Shards.of(all_)).changed(shards)
+    whole, since = (all_.whole, all_.since) if isinstance(all_, _Changed) else (all_, {})
+    since = {**since, **shards}
+    return {**whole, **since} if len(since) * _MANY >= len(whole) else _Changed(whole, since)
 
 
-def _latest(changes: Iterable[ByShard]) -> dict[ShardId, tuple[ShardCopy, ...]]:
-    """What each shard was changed to last, in the order of these changes; the latest ones are given first."""
-    found: dict[ShardId, tuple[ShardCopy, ...]] = {}
-    for shards in reversed(list(changes)):
-        for shard, copies in shards.items():
-            found.pop(shard, None)
-            found[shard] = copies
-    return found
+class _Changed(ByShard):
+    """Copies by shard: a whole table, which others share, and what has changed since, in its order."""
 
+    __slots__ = ("since", "whole")
 
-class _Shards(ByShard):
-    """Copies by shard, in an order that no change alters. A changed one shares all else with its origin."""
-
-    __slots__ = ("_order", "copies")
-
-    def __init__(self, copies: Map[ShardId, tuple[ShardCopy, ...]], order: Mapping[ShardId, object]) -> None:
-        self.copies = copies
-        self._order = order
-
-    @classmethod
-    def of(cls, shards: ByShard) -> _Shards:
-        return cls(Map(shards), shards)
-
-    def changed(self, shards: ByShard) -> _Shards:
-        new = dict.fromkeys(shard for shard in shards if shard not in self._order)
-        return _Shards(self.copies.update(shards), {**self._order, **new} if new else self._order)
+    def __init__(self, whole: ByShard, since: ByShard) -> None:
+        self.whole, self.since = whole, since
 
     def __getitem__(self, shard: ShardId) -> tuple[ShardCopy, ...]:
-        return self.copies[shard]
+        found = self.since.get(shard)
+        return self.whole[shard] if found is None else found
 
     def __iter__(self) -> Iterator[ShardId]:
-        return iter(self._order)
+        return chain(self.whole, (shard for shard in self.since if shard not in self.whole))
 
     def __len__(self) -> int:
-        return len(self._order)
+        return sum(1 for _ in self)
 
 
 def _arrived(copy: ShardCopy) -> ShardCopy:

@@ -1,36 +1,11 @@
-"""Values that never change, and are many or large: changed copies, and results that are remembered."""
+"""Values that never change, and are large: results about them are remembered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
 from operator import is_
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from dataclasses import replace
-else:
-    Value = TypeVar("Value")
-
-    def replace(value: Value, /, **changes: Any) -> Value:
-        """Return the same value with these fields changed: for many fields, and changes at every event.
-
-        `dataclasses.replace` builds the new value through its constructor, field by field. For a state of
-        fifty fields that is most of the cost of a replay. Here all fields are copied at once and then the
-        changed ones are set, so the value's class must not be slotted. The type checker sees
-        `dataclasses.replace`.
-
-        Raises:
-            TypeError: it has no such field.
-        """
-        fields = value.__dict__
-        if not changes.keys() <= fields.keys():
-            raise TypeError(f"{type(value).__name__} has no field {min(changes.keys() - fields.keys())}")
-        new = object.__new__(type(value))
-        new.__dict__.update(fields)
-        new.__dict__.update(changes)
-        return new
-
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,6 +30,3 @@ def for_the_same_objects(function: Callable[P, T]) -> Callable[P, T]:
         return result
 
     return remembered
-
-
-__all__ = ["for_the_same_objects", "replace"]

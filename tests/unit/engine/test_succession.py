@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from orchestrator.engine.progress import LostStop, NodeProgress, ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.engine.succession import resumed
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import RunResumed
-from orchestrator.model.frozen import replace
 from orchestrator.model.phase import RESTART, Doubt, Goal, Installing, NodePhase, Verb
 from orchestrator.model.work_event import StartFailed
 

@@ -72,7 +72,7 @@ def taken_by(
     hold: a stop of the run may have taken it down that was done late, while no journal could be written.
     """
     displaced = Counter(copy.shard for copy in _displaced(state, view, settings))
-    nodes, table, by_node = set(wave.nodes), view.routing.table, view.routing.by_node
+    nodes, table, by_node = set(wave.nodes), view.shards, view.routing.by_node
     here = dict.fromkeys(chain.from_iterable(by_node.get(name, ()) for name in wave.nodes))
     by_index: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for shard in {**here, **displaced} if displaced else here:
@@ -183,7 +183,7 @@ def missing_of_waves(
     if not not_started:
         return ()
     missing: list[ShardCopy] = []
-    metadata, table = view.metadata, view.routing.table
+    metadata, table = view.metadata, view.shards
     has_a_place = places(state.begun.policy, view, settings)
     waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
     ours = {name for wave in waves for name in wave.nodes}

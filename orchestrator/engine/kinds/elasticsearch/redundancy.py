@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -15,7 +14,6 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     away_for_good,
     counts_as_safe,
     exempt_from_copies_rule,
-    in_sync_of,
     refused_for_good,
 )
 from orchestrator.engine.kinds.elasticsearch.returning import Away, returns
@@ -23,13 +21,11 @@ from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, co
 from orchestrator.engine.kinds.predicates import ByPolicy, Finding, OthersFirst, Question
 from orchestrator.model.cluster import (
     DATA_ROLES,
-    SERVING,
     CopyState,
     Index,
     Node,
     NodeName,
     Role,
-    ShardCopy,
     ShardId,
 )
 from orchestrator.model.frozen import for_the_same_objects
@@ -92,12 +88,9 @@ def _short_of_copies(
 ) -> tuple[tuple[ShardId, Finding], ...]:
     """Shards with a started copy on the wave and fewer than `min_started_copies` safe ones elsewhere."""
     wave, found = set(nodes), list[tuple[ShardId, Finding]]()
-    metadata, table = view.metadata, view.routing.table
-    for shard in _may_be_short(nodes, policy, view):
-        index, copies = metadata.get(shard.index_uuid), table[shard]
+    for shard in dict.fromkeys(copy.shard for copy in view.on(nodes) if copy.started):
+        index, copies = view.metadata.get(shard.index_uuid), view.shards[shard]
         if shard.index in policy.accept_red or exempt_from_copies_rule(index):
-            continue
-        if not any(copy.started and copy.node in wave for copy in copies):
             continue
         safe = [copy.node for copy in copies if copy.node not in wave and counts_as_safe(index, copy)]
         if len(safe) < policy.min_started_copies:
@@ -108,38 +101,6 @@ def _short_of_copies(
             )
             found.append((shard, (f"index {shard.index}", said)))
     return tuple(found)
-
-
-def _may_be_short(nodes: tuple[NodeName, ...], policy: Policy, view: ClusterView) -> Iterable[ShardId]:
-    """The shards of a wave, without those that lose one node and have enough others: nearly all of them."""
-    by_node = view.routing.by_node
-    fragile = view.routing.where(_fragile(policy.min_started_copies, view.metadata))
-    if len(nodes) == 1:
-        here = by_node.get(nodes[0], {})
-        return [shard for shard in here if shard in fragile] if fragile else ()
-    losses = Counter(chain.from_iterable(by_node.get(name, ()) for name in nodes))
-    found = {shard for shard, lost in losses.items() if lost > 1 or shard in fragile}
-    # In the order of their started copies: evidence names the first one.
-    serving = (copy for copy in view.on(nodes) if copy.started) if found else ()
-    return dict.fromkeys(copy.shard for copy in serving if copy.shard in found)
-
-
-@for_the_same_objects
-def _fragile(least: int, metadata: Mapping[str, Index]) -> Callable[[ShardId, tuple[ShardCopy, ...]], bool]:
-    """The test whether a shard may have fewer than so many safe copies without one of its nodes."""
-
-    def fragile(shard: ShardId, copies: tuple[ShardCopy, ...]) -> bool:
-        index = metadata.get(shard.index_uuid)
-        in_sync = in_sync_of(index, shard)
-        safe = {
-            copy.node
-            for copy in copies
-            if copy.state in SERVING
-            and (in_sync is None or copy.allocation_id is None or copy.allocation_id in in_sync)
-        }
-        return len(safe) <= least and not exempt_from_copies_rule(index)
-
-    return fragile
 
 
 def copies_can_return(question: Question, view: ClusterView) -> Iterator[Finding]:

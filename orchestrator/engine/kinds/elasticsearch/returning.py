@@ -492,7 +492,7 @@ class Returns:
         index = view.metadata.get(shard.index_uuid)
         if index is None:
             return not surely
-        copies = [copy for copy in view.routing.table[shard] if copy is not besides]
+        copies = [copy for copy in view.shards[shard] if copy is not besides]
         others = self._nodes_of(copies)
         primary = next((copy.node for copy in copies if copy.primary), None)
         source = self._members.get(primary) if primary is not None else None
@@ -627,7 +627,7 @@ def _started_on(
 
     And by index how many come back in any case: the only copies, which are forced onto the node.
     """
-    table, replicas, forced = view.routing.table, list[tuple[ShardCopy, list[ShardCopy]]](), Counter[str]()
+    table, replicas, forced = view.shards, list[tuple[ShardCopy, list[ShardCopy]]](), Counter[str]()
     for shard, copy in sorted(view.routing.on(name).items(), key=_in_order):
         if not copy.started or copy.relocating_to is not None:
             continue
