@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final, assert_never
+from typing import Any, assert_never
 
 from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
 from orchestrator.engine.kinds.riak.optimism import at_rest, just_back
@@ -33,7 +33,7 @@ from orchestrator.model.action import (
     TuneHost,
     WriteSettings,
 )
-from orchestrator.model.cluster import SERVING, CopyState, Incarnation, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import (
     ClusterView,
@@ -47,9 +47,6 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.model.upgrade import InstallState, InstallView
-
-_STARTED: Final = CopyState.STARTED
-_UNASSIGNED: Final = CopyState.UNASSIGNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,31 +69,30 @@ class OptimisticWorld:
         """The current observation. The lease counts as ours: a plan takes none."""
         return replace(self.seen, at=now, lease=LeaseView(held=True, holder="this plan", refreshed=0.0))
 
-    def after_all(self, actions: Iterable[Action]) -> OptimisticWorld:
+    def after(self, *actions: Action) -> OptimisticWorld:
         """The world in which these actions have succeeded. Many nodes stop and start at the cost of one."""
         world = self
         for kind, same in groupby(actions, key=type):
-            view, group = world.seen.cluster, tuple(same)
-            names = [action.node for action in group if isinstance(action, (StopNode, StartNode))]
-            if names and not isinstance(view, Unknown) and view.riak is None:
-                world = world.stopped(view, names) if kind is StopNode else world.started(view, names)
+            view = world.seen.cluster
+            if isinstance(view, Unknown):
+                return world
+            if kind is StopNode:
+                world = world.stopped(view, [one.node for one in same if isinstance(one, StopNode)])
+            elif kind is StartNode:
+                world = world.started(view, [one.node for one in same if isinstance(one, StartNode)])
+            elif kind is RebootHost:
+                world = world.booted(view, [one for one in same if isinstance(one, RebootHost)])
             else:
-                for action in group:
-                    world = world.after(action)
+                for one in same:
+                    world = world.done(one)
         return world
 
-    def after(self, action: Action) -> OptimisticWorld:
-        """The world in which the action has succeeded, at once."""
+    def done(self, action: Action) -> OptimisticWorld:
+        """The world in which this one has succeeded."""
         view = self.seen.cluster
         if isinstance(view, Unknown):
             return self
         match action:
-            case StopNode(node=name):
-                return self.stopped(view, [name])
-            case StartNode(node=name):
-                return self.started(view, [name])
-            case RebootHost():
-                return self._booted(action)
             case WriteSettings():
                 return self._settings(action)
             case SetReplicas():
@@ -110,17 +106,28 @@ class OptimisticWorld:
                 return self._bulk(action)
             case ForceHandoff():
                 return self._with(view, riak=at_rest(view))
-            case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex():
+            case RunInstall(node=name, ticket=ticket):
+                done = InstallView(ticket=ticket, state=InstallState.DONE)
+                world = self.on_hosts([name], install=done)
+                return replace(world, installed={**self.installed, name: action})
+            case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex() | RunHook() | TuneHost():
                 return self
-            case RunInstall():
-                return self._installs(action)
-            case RunHook() | TuneHost():
-                return self
+            case StopNode() | StartNode() | RebootHost():
+                return self.after(action)
             case _:
                 assert_never(action)
 
     def _with(self, view: ClusterView, **changes: object) -> OptimisticWorld:
         return replace(self, seen=replace(self.seen, cluster=view.changed({}, None, **changes)))
+
+    def on_hosts(self, names: Iterable[NodeName], **changes: Any) -> OptimisticWorld:
+        """The world in which the readings of these nodes' hosts are changed so."""
+        hosts = dict(self.seen.hosts)
+        for name in names:
+            host = hosts.get(name)
+            if isinstance(host, HostView):
+                hosts[name] = replace(host, **changes)
+        return replace(self, seen=replace(self.seen, hosts=hosts))
 
     def in_reach(self) -> OptimisticWorld:
         """The world in which every host answers and reports its boot."""
@@ -144,84 +151,12 @@ class OptimisticWorld:
         )
         return self._with(view, nodes=nodes)
 
-    def service(self, names: Iterable[NodeName], state: ServiceState) -> OptimisticWorld:
-        """The world in which the services of these nodes are in that state."""
-        hosts = dict(self.seen.hosts)
-        for name in names:
-            host = hosts.get(name)
-            if isinstance(host, HostView):
-                hosts[name] = replace(host, service=state, detail=state.value)
-        return replace(self, seen=replace(self.seen, hosts=hosts))
-
-    def _installs(self, action: RunInstall) -> OptimisticWorld:
-        """The world in which the step has ended well."""
-        name, host = action.node, self.seen.host(action.node)
-        if isinstance(host, Unknown):
-            return self
-        done = InstallView(ticket=action.ticket, state=InstallState.DONE)
-        seen = replace(self.seen, hosts={**self.seen.hosts, name: replace(host, install=done)})
-        return replace(self, seen=seen, installed={**self.installed, name: action})
-
-    def _booted(self, reboot: RebootHost) -> OptimisticWorld:
-        """The world in which the machine has another boot id, and its nodes are up again."""
-        world = self
-        for name in reboot.nodes:
-            world = world.after(StartNode(node=name))
-            host = world.seen.host(name)
-            if not isinstance(host, Unknown):
-                hosts = {**world.seen.hosts, name: replace(host, boot_id=f"planned-{self.lives}")}
-                world = replace(world, seen=replace(world.seen, hosts=hosts))
-        return world
-
-    def stopped(self, view: ClusterView, names: Iterable[NodeName]) -> OptimisticWorld:
-        """The world in which these nodes are down, one after the other."""
-        members, asleep, master = dict(view.members), dict(self.asleep), view.master
-        changed, stopped = dict[ShardId, tuple[ShardCopy, ...]](), list[NodeName]()
-        for name in names:
-            member = members.pop(name, None)
-            if member is None:
-                continue
-            if master == name:  # each of Riak's nodes can be the claimant
-                eligible = (node.name for node in members.values() if node.master_eligible or view.riak)
-                master = next(eligible, None)
-            _change(changed, view, name, _left_behind)
-            asleep[name] = member
-            stopped.append(name)
-        if stopped:
-            view = view.changed(changed, members, master=master)
-        world = replace(self, seen=replace(self.seen, cluster=view), asleep=asleep)
-        return world.service(stopped, ServiceState.STOPPED)
-
-    def started(self, view: ClusterView, names: Sequence[NodeName]) -> OptimisticWorld:
-        """The world in which these nodes are up again, one after the other, of Riak's only one."""
-        members, asleep, lives = dict(view.members), dict(self.asleep), self.lives
-        changed = dict[ShardId, tuple[ShardCopy, ...]]()
-        for name in names:
-            member = asleep.pop(name, None)
-            if member is None:
-                continue
-            lives, step = lives + 1, self.installed.get(name)
-            members[name] = replace(
-                member,
-                incarnation=Incarnation(ephemeral_id=f"planned-{lives}", started_at_ms=lives),
-                version=step.target if step else member.version,
-                plugins=(member.plugins or frozenset()).union(step.plugins) if step else member.plugins,
-            )
-            _change(changed, view, name, _back_again)
-            if view.riak is not None:
-                view = view.changed(changed, members)
-                view = view.changed({}, riak=just_back(view, name, self.seen.settings))
-        if lives > self.lives and view.riak is None:
-            view = view.changed(changed, members)
-        world = replace(self, seen=replace(self.seen, cluster=view), asleep=asleep, lives=lives)
-        return world.service(names, ServiceState.RUNNING)
-
     def without(self, lost: Iterable[MissingCopy]) -> OptimisticWorld:
         """The world in which so many copies of these shards do not come back with the nodes that are down."""
         view = self.seen.cluster
         if isinstance(view, Unknown):
             return self
-        changed: dict[ShardId, tuple[ShardCopy, ...]] = {}
+        changed: dict[ShardId, _Copies] = {}
         for one in lost:
             shard, left = ShardId(one.index, one.index_uuid, one.number), one.count
             copies = list(changed.get(shard) or view.shards[shard])
@@ -230,6 +165,54 @@ class OptimisticWorld:
                     copies[at], left = copy._replace(node=None), left - 1
             changed[shard] = tuple(copies)
         return replace(self, seen=replace(self.seen, cluster=view.changed(changed))) if changed else self
+
+    # What the actions do ------------------------------------
+
+    def stopped(self, view: ClusterView, names: Iterable[NodeName]) -> OptimisticWorld:
+        """The world in which these nodes are down, one after the other."""
+        members, master, stopped = dict(view.members), view.master, dict[NodeName, Node]()
+        for name in names:
+            member = members.pop(name, None)
+            if member is None:
+                continue
+            if master == name:  # each of Riak's nodes can be the claimant
+                eligible = (node.name for node in members.values() if node.master_eligible or view.riak)
+                master = next(eligible, None)
+            stopped[name] = member
+        if not stopped:
+            return self
+        view = view.changed(_of_nodes(view, stopped, _left_behind), members, master=master)
+        world = self.on_hosts(stopped, service=ServiceState.STOPPED, detail=ServiceState.STOPPED.value)
+        return replace(world, seen=replace(world.seen, cluster=view), asleep={**self.asleep, **stopped})
+
+    def started(self, view: ClusterView, names: Iterable[NodeName]) -> OptimisticWorld:
+        """The world in which these nodes are up again, one after the other."""
+        members, asleep, started = dict(view.members), dict(self.asleep), list[NodeName]()
+        for name in names:
+            member = asleep.pop(name, None)
+            if member is None:
+                continue
+            started.append(name)
+            life, step = self.lives + len(started), self.installed.get(name)
+            members[name] = replace(
+                member,
+                incarnation=Incarnation(ephemeral_id=f"planned-{life}", started_at_ms=life),
+                version=step.target if step else member.version,
+                plugins=(member.plugins or frozenset()).union(step.plugins) if step else member.plugins,
+            )
+        if started:
+            view = view.changed(_of_nodes(view, started, _back_again), members)
+            view = view.changed({}, riak=just_back(view, started[-1], self.seen.settings))
+        world = self.on_hosts(names, service=ServiceState.RUNNING, detail=ServiceState.RUNNING.value)
+        seen = replace(world.seen, cluster=view)
+        return replace(world, seen=seen, asleep=asleep, lives=self.lives + len(started))
+
+    def booted(self, view: ClusterView, reboots: Sequence[RebootHost]) -> OptimisticWorld:
+        """The world in which these machines have other boot ids, and their nodes are up again."""
+        world = self.started(view, [name for reboot in reboots for name in reboot.nodes])
+        for number, reboot in enumerate(reboots, self.lives):
+            world = world.on_hosts(reboot.nodes, boot_id=f"planned-{number}")
+        return world
 
     def _settings(self, action: WriteSettings) -> OptimisticWorld:
         settings = self.seen.settings
@@ -324,17 +307,15 @@ def _replicas(seen: Observation, view: ClusterView, primary: ShardCopy, count: i
 _Copies = tuple[ShardCopy, ...]
 
 
-def _change(
-    changed: dict[ShardId, _Copies],
-    view: ClusterView,
-    name: NodeName,
-    change: Callable[[_Copies, NodeName], _Copies],
-) -> None:
-    """Add this change of the shards of a node to earlier ones; the latest change is the last."""
-    table = view.shards
-    for shard in view.routing.by_node.get(name, ()):
-        before = changed.pop(shard, None)
-        changed[shard] = change(table[shard] if before is None else before, name)
+def _of_nodes(
+    view: ClusterView, names: Iterable[NodeName], change: Callable[[_Copies, NodeName], _Copies]
+) -> dict[ShardId, _Copies]:
+    """The shards of these nodes after a change for each node in turn; the shards of the last one last."""
+    changed: dict[ShardId, _Copies] = {}
+    for name in names:
+        for shard in view.routing.by_node.get(name, ()):
+            changed[shard] = change(changed.pop(shard, ()) or view.shards[shard], name)
+    return changed
 
 
 def _left_behind(copies: _Copies, name: NodeName) -> _Copies:
@@ -343,41 +324,22 @@ def _left_behind(copies: _Copies, name: NodeName) -> _Copies:
     The copies stay assigned to the sleeping node as unassigned ones do in effect: not started, and back
     with it.
     """
-    after, heir = list(copies), None
-    for at, copy in enumerate(copies):
-        if copy.node != name:
-            continue
-        primary = copy.primary
-        if primary:
-            heir = _heir(copies, name) if heir is None else heir
-            primary = heir is None
-        after[at] = _in_state(copy, _UNASSIGNED, primary=primary)
+    heirs = [at for at, copy in enumerate(copies) if copy.started and copy.node != name]
+    heir = heirs[-1] if heirs and any(copy.primary for copy in copies if copy.node == name) else None
+    after = [
+        copy._replace(state=CopyState.UNASSIGNED, primary=copy.primary and heir is None)
+        if copy.node == name
+        else copy
+        for copy in copies
+    ]
     if heir is not None:
-        after[heir] = _in_state(copies[heir], copies[heir].state, primary=True)
+        after[heir] = after[heir]._replace(primary=True)
     return tuple(after)
 
 
-def _heir(copies: _Copies, name: NodeName) -> int | None:
-    """The place of the copy that becomes the primary without this node; None when none can."""
-    for at in range(len(copies) - 1, -1, -1):
-        if copies[at].state in SERVING and copies[at].node != name:
-            return at
-    return None
-
-
 def _back_again(copies: _Copies, name: NodeName) -> _Copies:
-    """The copies of a shard after their node has come back with its copy."""
+    """The copies of a shard after their node has come back with its copy: started, they move nowhere."""
     return tuple(
-        [_in_state(copy, _STARTED, primary=copy.primary) if copy.node == name else copy for copy in copies]
+        copy._replace(state=CopyState.STARTED, relocating_to=None) if copy.node == name else copy
+        for copy in copies
     )
-
-
-def _in_state(copy: ShardCopy, state: CopyState, *, primary: bool) -> ShardCopy:
-    """The copy in this state; one that has started moves nowhere.
-
-    Made as the tuple that it is: a plan makes several of each copy of a cluster.
-    """
-    shard, _, _, node, to, allocation, reason, attempts, snapshot = copy
-    to = None if state is _STARTED else to
-    made = (shard, primary, state, node, to, allocation, reason, attempts, snapshot)
-    return tuple.__new__(ShardCopy, made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -74,23 +74,6 @@ _TURNS_A_NODE: Final = 200
 """Decisions that a node's restart may take without delays; with more, the plan has no end."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Draft:
-    """What is collected while the run is played through."""
-
-    waves: list[Wave] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    levels: dict[str, dict[str, FoundAndWanted]] = field(default_factory=dict)
-    off: list[DisabledPredicate] = field(default_factory=list)
-    lasting: dict[str, None] = field(default_factory=dict)
-
-    @property
-    def settings(self) -> dict[str, FoundAndWanted]:
-        """By key, of the first level at which it is changed."""
-        return {key: each[0][1] for key, each in by_key(self.levels).items()}
-
-
 def make_plan(
     started: RunStarted,
     seen: Observation,
@@ -113,53 +96,117 @@ def make_plan(
         times: past runs, for the prediction.
         access: how cluster and hosts are reached and services are stopped, by key; for the fingerprint.
     """
-    draft, state, now = _Draft(), RunState(run="plan"), seen.at
-    world, sequence = OptimisticWorld(seen=seen), 0
-    # All readings of this world agree, so one of them is enough. The seconds of the play are not those of a
-    # run, so `--timeout` does not end it: the prediction is compared with it.
-    policy = replace(started.policy, settle_consecutive=1, timeout=None)
-    played = replace(started, policy=policy)
-    state = evolve(state, Record(run="plan", sequence=sequence, at=now, event=played))
+    play = _Play(started, seen)
     for _ in range(_TURNS_A_NODE * (len(started.nodes) + len(started.indices) + 1)):
-        if state.phase is Phase.ENDED:
+        if play.state.phase is Phase.ENDED:
             break
-        now += 1.0
-        decision = decide(state, world.at(now), now)
+        play.now += 1.0
+        decision = decide(play.state, play.world.at(play.now), play.now)
         refusals = _refusals(decision)
-        if refusals:
-            if not draft.waves:
-                draft.lasting |= dict.fromkeys(_lasting(policy, decision, refusals))
-            passed = _pass_over(state, refusals, draft)
-            if passed is None:
-                break
-            state = passed
-            if any(_HOSTS_READY in (hold.predicate, *hold.also) for hold in refusals):
-                world = world.in_reach()
-            if any(hold.predicate == _LIVES_TOLD for hold in refusals):
-                world = world.with_lives(state.wave.nodes if state.wave else started.nodes)
-                state = _with_lives(state, world)
-            continue
-        state = _follow(state, decision.events, now, draft, policy)
+        if not refusals:
+            play.carry_out(decision, describe)
+        elif not play.pass_over(decision, refusals):
+            break
+    return _finished(started, seen, play, times, access)
+
+
+def empty_plan(started: RunStarted, seen: Observation, access: Mapping[str, str] = NO_ACCESS) -> Plan:
+    """The plan of a run without due nodes: no wave, and nothing that could hold it."""
+    return _finished(started, seen, _Play(started, seen), PastTimes(), access)
+
+
+class _Play:
+    """A run while it is played through, and what a plan says of it."""
+
+    def __init__(self, started: RunStarted, seen: Observation) -> None:
+        self.world, self.now, self.state = OptimisticWorld(seen=seen), seen.at, RunState(run="plan")
+        self.waves: list[Wave] = []
+        self.holds: tuple[Hold, ...] = ()
+        self.lasting: dict[str, None] = {}
+        self.steps: list[Step] = []
+        self.levels: dict[str, dict[str, FoundAndWanted]] = {}
+        kind = kind_of(started.policy.kind)
+        self._never_pass = {rule.name for rule in kind.predicates if not rule.passes_with_time}
+        self._fixed = {_STAND_DOWN, *(rule.name for rule in kind.predicates if not rule.may_be_disabled)}
+        # All readings of this world agree, so one of them is enough. The seconds of the play are not those of
+        # a run, so `--timeout` does not end it: the prediction is compared with it.
+        self._policy = replace(started.policy, settle_consecutive=1, timeout=None)
+        self._follow(replace(started, policy=self._policy))
+
+    @property
+    def settings(self) -> dict[str, FoundAndWanted]:
+        """By key, of the first level at which it is changed."""
+        return {key: each[0][1] for key, each in by_key(self.levels).items()}
+
+    def carry_out(self, decision: Decision, describe: Describe) -> None:
+        """Record what was decided, and do it in the world."""
+        self._follow(*decision.events)
         for action in decision.actions:
-            order, wave = len(draft.steps) + 1, state.wave.number if state.wave else state.waves_finished
-            draft.steps.append(
+            self.steps.append(
                 Step(
-                    wave=wave,
-                    order=order,
+                    wave=self.state.wave.number if self.state.wave else self.state.waves_finished,
+                    order=len(self.steps) + 1,
                     target=action_target(action),
                     action=action_name(action),
                     detail=describe(action),
                 )
             )
-            state = _follow(state, (ActionConfirmed(action=action),), now, draft, policy)
-        foreseen = [event for event in decision.events if isinstance(event, ForeseenNotToReturn)]
-        world = world.after_all(decision.actions).without(one for each in foreseen for one in each.shards)
-    return _finished(started, seen, draft, times, access)
+            self._follow(ActionConfirmed(action=action))
+        foreseen = (event for event in decision.events if isinstance(event, ForeseenNotToReturn))
+        lost = [one for each in foreseen for one in each.shards]
+        self.world = self.world.after(*decision.actions).without(lost)
+
+    def pass_over(self, decision: Decision, refusals: tuple[Hold, ...]) -> bool:
+        """Report these holds and switch them off; False when one of them cannot be."""
+        if not self.waves:
+            self.lasting |= dict.fromkeys(self._lasting(decision, refusals))
+        self.holds = aggregated([*self.holds, *refusals])
+        if any(hold.predicate in self._fixed for hold in refusals):
+            return False
+        off = [DisabledPredicate(name=name) for hold in refusals for name in (hold.predicate, *hold.also)]
+        self._under(_without(self.state.begun.policy, off))
+        self._policy = _without(self._policy, [rule for rule in off if rule.name in self._never_pass])
+        if any(_HOSTS_READY in (hold.predicate, *hold.also) for hold in refusals):
+            self.world = self.world.in_reach()
+        if any(hold.predicate == _LIVES_TOLD for hold in refusals):
+            self._give_lives()
+        return True
+
+    def _follow(self, *events: Event) -> None:
+        for event in events:
+            self.state = evolve(self.state, Record(run="plan", sequence=0, at=self.now, event=event))
+            if isinstance(event, WaveStarted):
+                self.waves.append(event.wave)
+            elif isinstance(event, SettingChanged):
+                level = self.levels.setdefault(event.level.value, {})
+                level.setdefault(event.key, (event.found, event.wanted))
+            elif isinstance(event, PhaseEntered) and event.node is None and event.to == Phase.DOWN.value:
+                # Predicates that pass with time are checked again on the next wave.
+                self._under(self._policy)
+
+    def _under(self, policy: Policy) -> None:
+        self.state = replace(self.state, begun=replace(self.state.begun, policy=policy))
+
+    def _lasting(self, decision: Decision, refusals: tuple[Hold, ...]) -> Iterator[str]:
+        """The predicates for which the run does not begin, since waiting cannot clear them."""
+        down = _stand_down(decision)
+        if down is not None and down.outcome is Outcome.HELD:
+            whole = down.reason.startswith(COULD_NOT_FINISH)
+            yield from (hold.predicate for hold in refusals if whole or hold.predicate in self._never_pass)
+
+    def _give_lives(self) -> None:
+        """Each node of the next stop reports its process, and one of a wave that has begun is known by it."""
+        state = self.state
+        self.world = self.world.with_lives(state.wave.nodes if state.wave else state.begun.nodes)
+        view = self.world.seen.cluster
+        lives = {} if isinstance(view, Unknown) else {node.name: node.incarnation for node in view.nodes}
+        untold = (node for node in state.nodes.values() if node.life == Incarnation())
+        told = (replace(node, life=lives.get(node.name, node.life)) for node in untold)
+        self.state = replace(state, nodes=state.nodes.changed(*told))
 
 
-def empty_plan(started: RunStarted, seen: Observation, access: Mapping[str, str] = NO_ACCESS) -> Plan:
-    """The plan of a run without due nodes: no wave, and nothing that could hold it."""
-    return _finished(started, seen, _Draft(), PastTimes(), access)
+def _without(policy: Policy, off: Sequence[DisabledPredicate]) -> Policy:
+    return replace(policy, disabled_predicates=(*policy.disabled_predicates, *off))
 
 
 def _refusals(decision: Decision) -> tuple[Hold, ...]:
@@ -170,71 +217,12 @@ def _refusals(decision: Decision) -> tuple[Hold, ...]:
     down = _stand_down(decision)
     if down is not None and down.outcome is not Outcome.PAUSED:
         said = tuple(event for event in decision.events if isinstance(event, Hold))
-        reason = down.reason
-        return said or (Hold(predicate=_STAND_DOWN, subject="run", evidence=reason),)
+        return said or (Hold(predicate=_STAND_DOWN, subject="run", evidence=down.reason),)
     return decision.holds
 
 
 def _stand_down(decision: Decision) -> StandingDown | None:
     return next((event for event in decision.events if isinstance(event, StandingDown)), None)
-
-
-def _lasting(policy: Policy, decision: Decision, refusals: tuple[Hold, ...]) -> Iterator[str]:
-    """The predicates for which the run does not begin, since waiting cannot clear them."""
-    down = _stand_down(decision)
-    if down is not None and down.outcome is Outcome.HELD:
-        whole, never = down.reason.startswith(COULD_NOT_FINISH), _never_pass(policy)
-        yield from (hold.predicate for hold in refusals if whole or hold.predicate in never)
-
-
-def _never_pass(policy: Policy) -> frozenset[str]:
-    return frozenset(rule.name for rule in kind_of(policy.kind).predicates if not rule.passes_with_time)
-
-
-def _with_lives(state: RunState, world: OptimisticWorld) -> RunState:
-    """The state in which each node of a wave that has begun has the life that this world gives it."""
-    view = world.seen.cluster
-    lives = {} if isinstance(view, Unknown) else {node.name: node.incarnation for node in view.nodes}
-    untold = (node for node in state.nodes.values() if node.life == Incarnation())
-    told = (replace(node, life=lives.get(node.name, node.life)) for node in untold)
-    return replace(state, nodes=state.nodes.changed(*told))
-
-
-def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> RunState | None:
-    """The state in which these holds are switched off; None when one of them cannot be."""
-    policy = state.begun.policy
-    draft.holds = list(aggregated([*draft.holds, *refusals]))
-    fixed = {rule.name for rule in kind_of(policy.kind).predicates if not rule.may_be_disabled}
-    if any(hold.predicate in fixed or hold.predicate == _STAND_DOWN for hold in refusals):
-        return None
-    off = tuple(DisabledPredicate(name=name) for hold in refusals for name in (hold.predicate, *hold.also))
-    never = _never_pass(policy)
-    draft.off += [rule for rule in off if rule.name in never]
-    return _without(state, policy, off)
-
-
-def _follow(
-    state: RunState, events: tuple[Event, ...], now: Instant, draft: _Draft, policy: Policy
-) -> RunState:
-    for event in events:
-        state = evolve(state, Record(run="plan", sequence=0, at=now, event=event))
-        if isinstance(event, WaveStarted):
-            draft.waves.append(event.wave)
-        elif isinstance(event, SettingChanged):
-            draft.levels.setdefault(event.level.value, {}).setdefault(event.key, (event.found, event.wanted))
-        elif isinstance(event, PhaseEntered) and event.node is None and event.to == Phase.DOWN.value:
-            # Predicates that pass with time are checked again on the next wave.
-            state = _without(state, policy, draft.off)
-    return state
-
-
-def _without(state: RunState, policy: Policy, off: Sequence[DisabledPredicate]) -> RunState:
-    """The run under this policy less these predicates."""
-    if off:
-        policy = replace(policy, disabled_predicates=(*policy.disabled_predicates, *off))
-    if state.begun.policy is policy:
-        return state
-    return replace(state, begun=replace(state.begun, policy=policy))
 
 
 def _fewest(started: RunStarted, view: ClusterView | None) -> tuple[int | None, str]:
@@ -247,7 +235,7 @@ def _fewest(started: RunStarted, view: ClusterView | None) -> tuple[int | None, 
 
 
 def _finished(
-    started: RunStarted, seen: Observation, draft: _Draft, times: PastTimes, access: Mapping[str, str]
+    started: RunStarted, seen: Observation, play: _Play, times: PastTimes, access: Mapping[str, str]
 ) -> Plan:
     view = None if isinstance(seen.cluster, Unknown) else seen.cluster
     usual = kind_of(started.policy.kind).usual(seen, started.policy)
@@ -260,12 +248,12 @@ def _finished(
             why=wave.why,
             predicted=predict_wave(wave, times, usual, stored=stored, first=number == 0),
         )
-        for number, wave in enumerate(draft.waves)
+        for number, wave in enumerate(play.waves)
     )
     begins = replace(started, planned=tuple(wave.nodes for wave in waves))
-    fewest, why = (None, "") if draft.lasting else _fewest(started, view)
+    fewest, why = (None, "") if play.lasting else _fewest(started, view)
     each = [wave.predicted for wave in waves]
-    away = [least_away(wave, times, usual) for wave in draft.waves]
+    away = [least_away(wave, times, usual) for wave in play.waves]
     overlapped = total_overlapped(each, times, away=away) if started.policy.overlap_recovery else None
     return Plan(
         cluster=started.cluster,
@@ -273,16 +261,16 @@ def _finished(
         distribution=started.distribution,
         version=started.version,
         strategy=started.policy.strategy,
-        fingerprint=fingerprint(seen.cluster, started.policy, [wave.nodes for wave in draft.waves], access),
+        fingerprint=fingerprint(seen.cluster, started.policy, [wave.nodes for wave in play.waves], access),
         waves=waves,
         lower_bound_waves=fewest,
         lower_bound_reason=why,
         overlaps=started.policy.overlap_recovery and len(waves) > 1,
-        holds=tuple(draft.holds),
-        lasting=tuple(draft.lasting),
-        steps=tuple(draft.steps),
-        settings_changed=draft.settings,
-        settings_by_level=draft.levels,
+        holds=play.holds,
+        lasting=tuple(play.lasting),
+        steps=tuple(play.steps),
+        settings_changed=play.settings,
+        settings_by_level=play.levels,
         predicted=overlapped or total(each, times),
         timeout=started.policy.timeout,
         predicted_from=rests_on(times, usual) if waves else "",
@@ -293,19 +281,19 @@ def _finished(
         owed=dict.fromkeys(started.nodes, _owed(started.policy)),
         other_versions=_other_versions(started, view),
         nodes_selected=len(started.nodes),
-        settings_today=_today(started, seen, draft),
+        settings_today=_today(started, seen, play),
         pauses=bool(waves) and nodes_to_restart(begins) < len(started.nodes),
     )
 
 
-def _today(started: RunStarted, seen: Observation, draft: _Draft) -> Mapping[str, ValueToday]:
+def _today(started: RunStarted, seen: Observation, play: _Play) -> Mapping[str, ValueToday]:
     """The values in force now of the settings that the run changes."""
     if isinstance(seen.settings, Unknown):
         return {}
     version = numbers(started.version) if started.distribution == "elasticsearch" else ()
     slow = bool(version) and version < _FIRST_AT_40_MB
     return {
-        key: value_today(seen.settings, key, wanted, slow=slow) for key, (_, wanted) in draft.settings.items()
+        key: value_today(seen.settings, key, wanted, slow=slow) for key, (_, wanted) in play.settings.items()
     }
 
 

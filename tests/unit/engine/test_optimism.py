@@ -88,7 +88,7 @@ def test_actions_together_do_what_they_do_one_after_the_other(steps: list[tuple[
     each = OptimisticWorld(seen=SEEN)
     for action in actions:
         each = each.after(action)
-    together = OptimisticWorld(seen=SEEN).after_all(actions)
+    together = OptimisticWorld(seen=SEEN).after(*actions)
     assert together == each
     assert list(_view(together).members.items()) == list(_view(each).members.items())
     assert list(_view(together).routing.red.items()) == list(_view(each).routing.red.items())
