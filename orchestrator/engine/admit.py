@@ -267,15 +267,14 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     lease = situation.seen.lease
     if isinstance(lease, LeaseView) and lease.gone:
         return f"the lease does not come back during this run: {lease.holder}"
-    state, now = situation.state, situation.now
-    others = of_predicates(refused)
-    limit = limits.hold(state)
-    if (others or not refused) and limit is not None and limit.is_over(now):
-        return f"held for {limit.seconds:.0f} s by {hold_in_brief(others[0]) if others else 'no reading'}"
+    state, others = situation.state, of_predicates(refused)
+    late = situation.over(limits.HOLD)
+    if (others or not refused) and late is not None:
+        return f"held for {late:.0f} s by {hold_in_brief(others[0]) if others else 'no reading'}"
     closed = closed_gates(state, situation.seen) if gates_are_asked(state) else ()
-    limit = limits.gate(state)
-    if closed and limit is not None and limit.is_over(now):
-        return f"held for {limit.seconds:.0f} s by {hold_in_brief(closed[0])}"
+    late = situation.over(limits.GATE)
+    if closed and late is not None:
+        return f"held for {late:.0f} s by {hold_in_brief(closed[0])}"
     too_long = _called_off_too_long(situation)
     return f"{too_long}; now held by {hold_in_brief(refused[0])}" if too_long and refused else too_long
 
@@ -313,11 +312,11 @@ def called_off(situation: Situation) -> Decision | None:
 
 def _called_off_too_long(situation: Situation) -> str | None:
     """Why no wave is tried again, even if no predicate holds it now; None while the limit is not over."""
-    limit = limits.called_off(situation.state)
-    if limit is None or not limit.is_over(situation.now):
+    late = situation.over(limits.CALLED_OFF)
+    if late is None:
         return None
     why = "the journal has the predicates and the refused commands"
-    return f"every wave was called off before its stop for {limit.seconds:.0f} s ({why})"
+    return f"every wave was called off before its stop for {late:.0f} s ({why})"
 
 
 def failed_before(situation: Situation, failed: Sequence[NodeProgress]) -> Decision | None:

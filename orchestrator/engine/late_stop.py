@@ -94,7 +94,7 @@ def explains(situation: Situation, node: NodeProgress, gone_since: Instant) -> b
         return True
     if doubt is None:
         return False
-    return gone_since - doubt.since <= max(reach, limits.effect(situation.state, doubt).seconds)
+    return gone_since - doubt.since <= max(reach, limits.EFFECT.most(situation.state, node) or 0.0)
 
 
 def took_down(situation: Situation, node: NodeProgress, found: Sight) -> bool:
@@ -141,17 +141,18 @@ def awaited(situation: Situation) -> list[NodeName]:
 
     It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
     """
-    state, at = situation.state, situation.seen.at
-    nodes = [node for node in state.nodes.of(Mark.OPEN) if node.phase is not NodePhase.FAILED]
-    return [n.name for n in nodes if (limit := limits.lost_stop(state, n)) and not limit.is_over(at)]
+    open_ = [node for node in situation.state.nodes.of(Mark.OPEN) if node.phase is not NodePhase.FAILED]
+    nodes = [node for node in open_ if node.lost_stop is not None]
+    return [node.name for node in nodes if situation.over(limits.LOST_STOP, node) is None]
 
 
 def may_still_stop(situation: Situation, node: NodeProgress, found: Sight) -> bool:
     """Whether a verb in doubt may still take down a node whose service runs: nothing has started it yet."""
     if found is Sight.DOUBT:
         return True
-    limit = limits.unheard_stop(situation.state, node)
-    return limit is not None and not limit.is_over(situation.seen.at)
+    doubt = node.doubt
+    unheard = doubt is not None and doubt.verb is Verb.STOP and not doubt.heard
+    return unheard and situation.over(limits.UNHEARD_STOP, node) is None
 
 
 def may_be_done(state: RunState, node: NodeProgress) -> bool:

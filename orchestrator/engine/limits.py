@@ -1,25 +1,30 @@
 """The limit of every wait of a run: from when it counts, and how long the run waits at most.
 
-No other module computes a deadline. The engine asks each limit whether it `is_over`; a view shows `nearest`,
-and the reference prints `IN_PHASE`. So an operator never sees another limit than the one that ends the wait.
+No other module computes a deadline. The engine asks whether the limit of a wait is `over`; a view shows the
+`nearest`, and the reference prints what is `said`. So an operator never sees another limit than the one that
+ends the wait. A limit never bars a start or a restore: after it the run stands down, or goes on without what
+it waited for.
 
-A limit never bars a start or a restore: after it the run stands down, or goes on without what it waited for.
+Some are compared with the moment of the reading, others with the moment of the decision on it (`by_reading`).
+What a node or its host is to show, and a verb that may still take effect, count to the reading: only one that
+was begun after the limit shows that it did not happen. Waits of the run as a whole end with the decision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
 
 from orchestrator.engine.gates import gates_of
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, Mark, NodeProgress
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import Action
-from orchestrator.model.phase import Doubt, NodePhase, Phase, Verb
-from orchestrator.model.policy import Deadlines
+from orchestrator.model.phase import NodePhase, Phase, Verb
 from orchestrator.model.reading import Instant, Seconds
+
+_About = TypeVar("_About")
+"""What a wait is about: a node, a merge, an action; None for the run."""
 
 DOUBT_SECONDS: Final[Seconds] = 30.0
 """A verb whose connection was lost may reach a slow host later: until then it may still take effect."""
@@ -34,336 +39,271 @@ LAST_COUNT_SECONDS: Final[Seconds] = 60.0
 """How long the end of a run waits for a reading of the segments: everything else is done then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """The limit of one wait.
+def _run(_state: RunState) -> Iterable[Any]:
+    return (None,)
 
-    Attributes:
-        since: the moment from which it counts.
-        seconds: the longest wait from that moment on.
-    """
 
-    since: Instant
-    seconds: Seconds
+@dataclass(frozen=True, slots=True)
+class Limit(Generic[_About]):
+    """A wait, and its limit: a row of the table."""
 
-    @property
-    def until(self) -> Instant:
-        """The last moment of the wait."""
-        return self.since + self.seconds
+    since: Callable[[RunState, _About], Instant | None]  # when the wait began; None while it has not
+    # the longest wait from then on: a key of the policy's `deadlines`, or a time; None = no limit
+    seconds: str | Callable[[RunState, _About], Seconds | None]
+    # for the reference: the setting, and the wait that it bounds, by the phases in which a view may show it;
+    # empty where another row says it
+    said: Mapping[Phase, str] = field(default_factory=dict)
+    about: Callable[[RunState], Iterable[_About]] = _run  # what is waited for in these phases
+    by_reading: bool = False  # compared with the moment of the reading
 
-    def is_over(self, at: Instant) -> bool:
-        """Whether the wait has been too long at this moment."""
-        return at - self.since > self.seconds
+    def most(self, state: RunState, about: _About) -> Seconds | None:
+        """The longest wait; None without a limit."""
+        if isinstance(self.seconds, str):
+            return float(getattr(state.begun.policy.deadlines, self.seconds))
+        return self.seconds(state, about)
 
+    def over(self, state: RunState, about: _About, at: Instant) -> Seconds | None:
+        """How long the wait may last, once it has been longer at this moment; None before."""
+        since, most = self.since(state, about), self.most(state, about)
+        return most if since is not None and most is not None and at - since > most else None
 
-def _deadlines(state: RunState) -> Deadlines:
-    return state.begun.policy.deadlines
 
+# What is waited for ------------------------------------
 
-# The run ------------------------------------
 
-
-def timeout(state: RunState) -> Limit | None:
-    """The whole run (`--timeout`); None without one."""
-    seconds = state.begun.policy.timeout
-    return None if seconds is None else Limit(since=state.process.started, seconds=seconds)
-
-
-def withheld(state: RunState) -> Limit | None:
-    """Disabled allocation; None while it is enabled."""
-    since = state.unrestored.withheld_since
-    return None if since is None else Limit(since=since, seconds=_deadlines(state).withheld)
-
-
-def refused(state: RunState) -> Limit | None:
-    """Credentials that the cluster refuses; None while it accepts them."""
-    found = state.process.refused
-    return None if found is None else Limit(since=found.since, seconds=_deadlines(state).refused)
-
-
-def failing(state: RunState, action: Action) -> Limit | None:
-    """A verb that fails and is sent again; None while it does not fail."""
-    since = state.failing_since(action)
-    return None if since is None else Limit(since=since, seconds=_deadlines(state).rejoin)
-
-
-# Before a stop ------------------------------------
-
-
-def hold(state: RunState) -> Limit | None:
-    """Predicates that are not met; None while nothing but gates holds."""
-    since = state.in_phase.holding_since
-    return None if since is None else Limit(since=since, seconds=_deadlines(state).hold)
-
-
-def gate(state: RunState) -> Limit | None:
-    """Closed gates; None while all are open."""
-    since = state.in_phase.gates_closed_since
-    return None if since is None else Limit(since=since, seconds=_deadlines(state).gate)
-
-
-def called_off(state: RunState) -> Limit | None:
-    """Waves that are called off before their stop, each one after the other; None while none is.
-
-    In between, predicates and gates may have held the run for their full limits.
-    """
-    since, policy = state.process.called_off_since, state.begun.policy
-    seconds = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
-    return None if since is None else Limit(since=since, seconds=seconds)
-
-
-# Merges ------------------------------------
-
-
-def merge(state: RunState, one: MergeProgress) -> Limit | None:
-    """A merge in progress, from when this process sent it or took it over; None for a run without merges."""
-    policy = state.begun.policy.merge
-    asked = one.asked_at if one.asked_at is not None else one.begun or 0.0
-    since = max(asked, state.process.started)
-    return None if policy is None else Limit(since=since, seconds=policy.deadline)
-
-
-def settling(state: RunState) -> Limit:
-    """The copies after the merges."""
-    return Limit(since=state.in_phase.since, seconds=_deadlines(state).recover)
-
-
-def last_count(state: RunState) -> Limit:
-    """The last count of segments, at the end of a run with merges."""
-    return Limit(since=state.in_phase.since, seconds=LAST_COUNT_SECONDS)
-
-
-# One node ------------------------------------
-
-
-def effect(state: RunState, doubt: Doubt) -> Limit:
-    """A verb that was sent and may still take effect."""
-    accepted = _deadlines(state).stop if doubt.verb is Verb.STOP else _deadlines(state).reboot
-    return Limit(since=doubt.since, seconds=accepted if doubt.accepted else DOUBT_SECONDS)
-
-
-def stop(state: RunState, node: NodeProgress) -> Limit:
-    """A node that stops."""
-    return Limit(since=node.since, seconds=_deadlines(state).stop)
-
-
-def stopping(state: RunState, node: NodeProgress) -> Limit:
-    """A stopped node whose host is still at work on a stop or a reboot."""
-    return stop(state, node) if node.doubt is None else effect(state, node.doubt)
-
-
-def host(node: NodeProgress) -> Limit:
-    """A stopped node whose host does not answer."""
-    return Limit(since=node.since, seconds=HOST_SECONDS)
-
-
-def install(state: RunState, node: NodeProgress) -> Limit:
-    """An install step on the host of a node; that of another run counts from the phase of the node."""
-    since = node.since if node.install is None else node.install.since
-    return Limit(since=since, seconds=_deadlines(state).install)
-
-
-def start(state: RunState, node: NodeProgress) -> Limit:
-    """A node that starts."""
-    return Limit(since=node.since, seconds=_deadlines(state).start)
-
-
-def start_in_doubt(state: RunState, node: NodeProgress) -> Limit:
-    """A node that starts while an earlier verb may still take effect."""
-    seconds = _deadlines(state).start
-    if node.doubt is not None:
-        seconds = max(seconds, effect(state, node.doubt).seconds)
-    return Limit(since=node.since, seconds=seconds)
-
-
-def join(state: RunState, node: NodeProgress) -> Limit:
-    """A node whose service runs and that is no member yet."""
-    return Limit(since=node.since, seconds=_deadlines(state).start + _deadlines(state).rejoin)
-
-
-def back(state: RunState, node: NodeProgress) -> Limit | None:
-    """A node that was back and is missing again; None while it is not missing."""
-    absence = state.process.absent.get(node.name)
-    return None if absence is None else Limit(since=absence.since, seconds=_deadlines(state).rejoin)
-
-
-def lost_stop(state: RunState, node: NodeProgress) -> Limit | None:
-    """A lost stop that may still be done when the run is to end; None for a node without one."""
-    return None if node.lost_stop is None else _of_lost_stop(state, node.lost_stop.since)
-
-
-def unheard_stop(state: RunState, node: NodeProgress) -> Limit | None:
-    """The same before a reading has shown that the node lives its old life; None without such a stop."""
-    doubt = node.doubt
-    unheard = doubt is not None and doubt.verb is Verb.STOP and not doubt.heard
-    return _of_lost_stop(state, doubt.since) if doubt is not None and unheard else None
-
-
-def _of_lost_stop(state: RunState, since: Instant) -> Limit:
-    return Limit(since=since, seconds=min(LOST_STOP_SECONDS, _deadlines(state).stop))
-
-
-# A wave, and the end ------------------------------------
-
-
-def rejoin(state: RunState) -> Limit:
-    """The started nodes of a wave, until they are members on readings that agree."""
-    return Limit(since=state.in_phase.since, seconds=_deadlines(state).rejoin)
-
-
-def restoring(state: RunState) -> Limit:
-    """Settings that are restored after a wave or at the end."""
-    return Limit(since=state.in_phase.since, seconds=_deadlines(state).rejoin)
-
-
-def recovery(state: RunState) -> Limit:
-    """The copies that a wave took down."""
-    return Limit(since=state.recovery_since, seconds=_deadlines(state).recover)
-
-
-def seen_again(state: RunState) -> Limit:
-    """The nodes of a recovered wave, until a reading shows them all."""
-    since = max(state.in_phase.since, state.process.acted_at)
-    return Limit(since=since, seconds=_deadlines(state).rejoin)
-
-
-def standing_down(state: RunState) -> Limit:
-    """What a stand-down restores, from when the state of the last node became clear."""
-    since = max([state.in_phase.since, *(node.since for node in state.nodes.values())])
-    return Limit(since=since, seconds=_deadlines(state).rejoin)
-
-
-# What counts now ------------------------------------
-
-
-_Limits: TypeAlias = Callable[[RunState], Iterable[Limit | None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """Limits of one kind that may count in a phase.
-
-    Attributes:
-        said: the setting, and the wait that it bounds, for the reference.
-        limits: the limits that count now, from the state; None for one that does not.
-    """
-
-    said: str
-    limits: _Limits
-
-
-def _merges(state: RunState) -> Iterable[Limit | None]:
-    return [merge(state, one) for one in state.merging.in_hand]
-
-
-def _unless_merging(limit: Callable[[RunState], Limit | None]) -> _Limits:
+def _unless_merging(state: RunState) -> Iterable[None]:
     """Merges in progress end first, within their own limit."""
-    return lambda state: () if state.phase is Phase.MERGING and state.merging.in_hand else (limit(state),)
+    return () if state.phase is Phase.MERGING and state.merging.in_hand else (None,)
 
 
-def _nodes(state: RunState) -> Iterable[Limit | None]:
-    return [limit for node in state.nodes.of(Mark.AWAKE) for limit in of_node(state, node)]
+def _in(*phases: NodePhase) -> Callable[[RunState], Iterable[NodeProgress]]:
+    """Nodes in these phases, but those with an install step: its limit is theirs."""
+    return lambda state: [node for node in state.nodes_in(*phases) if node.install is None]
 
 
-def of_node(state: RunState, node: NodeProgress) -> Iterable[Limit | None]:
-    """The limits of a node by its phase; of two that follow each other, the second counts later."""
-    match node.phase:
-        case NodePhase.STOPPING:
-            return (stop(state, node),)
-        case NodePhase.STOPPED | NodePhase.STARTING if node.install is not None:
-            return (install(state, node),)
-        case NodePhase.STOPPED if node.doubt is not None:
-            return (stopping(state, node),)
-        case NodePhase.STARTING:
-            return (start_in_doubt(state, node), join(state, node))
-        case NodePhase.REJOINED:
-            return (back(state, node),)
-        case _:
-            return ()
+def _installing(state: RunState) -> Iterable[NodeProgress]:
+    phases = (NodePhase.STOPPED, NodePhase.STARTING)
+    return [node for node in state.nodes.of(Mark.INSTALLS) if node.phase in phases]
 
 
-def _doubts(state: RunState) -> Iterable[Limit | None]:
-    return [effect(state, node.doubt) for node in state.nodes.of(Mark.OPEN) if node.doubt is not None]
-
-
-def _missing_again(state: RunState) -> Iterable[Limit | None]:
-    return [back(state, node) for node in state.nodes_in(NodePhase.REJOINED)]
-
-
-def _restored(state: RunState) -> Iterable[Limit | None]:
+def _unrestored(state: RunState) -> Iterable[None]:
     left = state.unrestored.withheld if state.phase is Phase.REASSIGNED else state.unrestored.anything
-    return (restoring(state),) if left else ()
+    return (None,) if left else ()
 
 
-def _recovered(state: RunState) -> Iterable[Limit | None]:
-    return () if state.unrestored.withheld else (recovery(state),)
+def _wave_missing(state: RunState) -> Iterable[None]:
+    return (None,) if any(node.name in state.process.absent for node in state.wave_nodes) else ()
 
 
-def _seen_again(state: RunState) -> Iterable[Limit | None]:
-    return (seen_again(state),) if any(node.name in state.process.absent for node in state.wave_nodes) else ()
+# Since when, and how long ------------------------------------
 
 
-def _stood_down(state: RunState) -> Iterable[Limit | None]:
-    return () if state.nodes_in(*GOING_UP_OR_DOWN) else (standing_down(state),)
+def _entered(state: RunState, _: None) -> Instant:
+    return state.in_phase.since
 
 
-def _ends(state: RunState) -> Iterable[Limit | None]:
-    if state.unrestored.anything:
-        return ()
-    return [lost_stop(state, node) for node in state.nodes.of(Mark.OPEN)]
+def _of_node(_: RunState, node: NodeProgress) -> Instant:
+    return node.since
 
 
-_TIMEOUT: Final = Counted(said="`--timeout`", limits=lambda state: (timeout(state),))
-_WITHHELD: Final = Counted(
-    said="`withheld` while allocation is disabled", limits=lambda state: (withheld(state),)
+def _of_holds(state: RunState, _: None) -> Seconds:
+    """Between waves that are called off, predicates and gates may have held the run for their full limits."""
+    deadlines = state.begun.policy.deadlines
+    return deadlines.hold + (deadlines.gate if gates_of(state.begun.policy) else 0.0)
+
+
+def _of_merge(state: RunState, one: MergeProgress) -> Instant:
+    """From when this process sent it or took it over."""
+    asked = one.asked_at if one.asked_at is not None else one.begun or 0.0
+    return max(asked, state.process.started)
+
+
+def _of_effect(state: RunState, node: NodeProgress) -> Seconds:
+    """How long a verb that was sent may still take effect: longer once its host has accepted it."""
+    doubt, deadlines = node.doubt, state.begun.policy.deadlines
+    if doubt is None or not doubt.accepted:
+        return DOUBT_SECONDS
+    return deadlines.stop if doubt.verb is Verb.STOP else deadlines.reboot
+
+
+def _of_start(state: RunState, node: NodeProgress) -> Seconds:
+    """An earlier verb may still take effect meanwhile."""
+    start = state.begun.policy.deadlines.start
+    return start if node.doubt is None else max(start, _of_effect(state, node))
+
+
+def _of_join(state: RunState, _: NodeProgress) -> Seconds:
+    """It follows the limit of the start."""
+    return state.begun.policy.deadlines.start + state.begun.policy.deadlines.rejoin
+
+
+def _of_lost_stop(state: RunState, _: NodeProgress) -> Seconds:
+    return min(LOST_STOP_SECONDS, state.begun.policy.deadlines.stop)
+
+
+def _unheard(_: RunState, node: NodeProgress) -> Instant | None:
+    """Before a reading has shown that the node lives its old life."""
+    doubt = node.doubt
+    return doubt.since if doubt is not None and doubt.verb is Verb.STOP and not doubt.heard else None
+
+
+# The limits, in the order of the reference ------------------------------------
+
+
+def _says(text: str, *phases: Phase) -> dict[Phase, str]:
+    return dict.fromkeys(phases, text)
+
+
+_RUNNING: Final = tuple(phase for phase in Phase if phase is not Phase.ENDED)
+_ENDING: Final = (Phase.FINISHING, Phase.STANDING_DOWN)
+_DISABLED: Final = (Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
+_OF_A_NODE: Final = _says("", Phase.DOWN, Phase.STANDING_DOWN)
+
+MERGE: Final = Limit(
+    _of_merge,
+    lambda state, _: None if state.begun.policy.merge is None else state.begun.policy.merge.deadline,
+    _says("`force_merge.deadline` for each merge", Phase.MERGING),
+    lambda state: state.merging.in_hand,
 )
-_REFUSED: Final = Counted(
-    said="`refused` for credentials that the cluster refuses", limits=lambda state: (refused(state),)
+# The copies after the merges.
+SETTLING: Final = Limit(_entered, "recover", _says("`recover`", Phase.MERGED))
+# A node that stops.
+STOP: Final = Limit(
+    _of_node,
+    "stop",
+    _says("`stop`, `install`, `start` or `reboot` for each node", Phase.DOWN)
+    | _says("`start` for each node", Phase.STANDING_DOWN),
+    lambda state: state.nodes_in(NodePhase.STOPPING),
+    by_reading=True,
 )
-_HOLD: Final = Counted(said="`hold` for predicates", limits=_unless_merging(hold))
-_GATE: Final = Counted(said="`gate` for gates", limits=_unless_merging(gate))
-_CALLED_OFF: Final = Counted(
-    said="both together for waves that are called off", limits=lambda state: (called_off(state),)
+# A stopped node whose host is still at work on a stop or a reboot.
+STOPPING: Final = Limit(
+    lambda _, node: node.since if node.doubt is None else node.doubt.since,
+    lambda state, node: state.begun.policy.deadlines.stop if node.doubt is None else _of_effect(state, node),
+    _OF_A_NODE,
+    lambda state: [node for node in _in(NodePhase.STOPPED)(state) if node.doubt is not None],
+    by_reading=True,
 )
-_DOUBT: Final = Counted(said="30 s to `reboot` for a command whose result is unknown", limits=_doubts)
-_MERGE: Final = Counted(said="`force_merge.deadline` for each merge", limits=_merges)
-_SETTLING: Final = Counted(said="`recover`", limits=lambda state: (settling(state),))
-_NODES: Final = Counted(said="`stop`, `install`, `start` or `reboot` for each node", limits=_nodes)
-_REJOIN: Final = Counted(said="`rejoin`", limits=lambda state: (rejoin(state),))
-_BACK: Final = Counted(said="`rejoin` for a node that is missing again", limits=_missing_again)
-_RESTORING: Final = Counted(said="`rejoin` to restore settings", limits=_restored)
-_RECOVERY: Final = Counted(said="`recover` for the copies", limits=_recovered)
-_SEEN_AGAIN: Final = Counted(
-    said="the time-out of each hook; `rejoin` while a node is not seen", limits=_seen_again
+# An install step on the host of a node; that of another run counts from the phase of the node.
+INSTALL: Final = Limit(
+    lambda _, node: node.since if node.install is None else node.install.since,
+    "install",
+    _OF_A_NODE,
+    _installing,
+    by_reading=True,
 )
-_STARTED: Final = Counted(said="`start` for each node", limits=_nodes)
-_STANDING_DOWN: Final = Counted(said="then `rejoin` to restore settings", limits=_stood_down)
-_LOST_STOP: Final = Counted(said=f"{LOST_STOP_SECONDS:.0f} s after a lost stop, at most `stop`", limits=_ends)
+# A stopped node whose host does not answer. Only a reading has this reason of the wait.
+HOST: Final = Limit(_of_node, lambda _state, _node: HOST_SECONDS, by_reading=True)
+# A node that starts; while an earlier verb may still take effect; and whose service runs without joining.
+START: Final = Limit(_of_node, "start", by_reading=True)
+START_IN_DOUBT: Final = Limit(_of_node, _of_start, _OF_A_NODE, _in(NodePhase.STARTING), by_reading=True)
+JOIN: Final = Limit(_of_node, _of_join, _OF_A_NODE, _in(NodePhase.STARTING), by_reading=True)
+# The started nodes of a wave, until they are members on readings that agree.
+REJOIN: Final = Limit(_entered, "rejoin", _says("`rejoin`", Phase.REJOINED))
+# The copies that a wave took down.
+RECOVERY: Final = Limit(
+    lambda state, _: state.recovery_since,
+    "recover",
+    _says("`recover` for the copies", Phase.REASSIGNED),
+    lambda state: () if state.unrestored.withheld else (None,),
+)
+# The nodes of a recovered wave, until a reading shows them all.
+SEEN_AGAIN: Final = Limit(
+    lambda state, _: max(state.in_phase.since, state.process.acted_at),
+    "rejoin",
+    _says("the time-out of each hook; `rejoin` while a node is not seen", Phase.SETTLED),
+    _wave_missing,
+)
+# Settings that are restored after a wave or at the end.
+RESTORING: Final = Limit(
+    _entered, "rejoin", _says("`rejoin` to restore settings", Phase.REASSIGNED, Phase.FINISHING), _unrestored
+)
+# What a stand-down restores, from when the state of the last node became clear.
+STANDING_DOWN: Final = Limit(
+    lambda state, _: max([state.in_phase.since, *(node.since for node in state.nodes.values())]),
+    "rejoin",
+    _says("then `rejoin` to restore settings", Phase.STANDING_DOWN),
+    lambda state: () if state.nodes_in(*GOING_UP_OR_DOWN) else (None,),
+)
+# A lost stop that may still be done when the run is to end; and before a reading has shown the old life.
+LOST_STOP: Final = Limit(
+    lambda _, node: None if node.lost_stop is None else node.lost_stop.since,
+    _of_lost_stop,
+    _says(f"{LOST_STOP_SECONDS:.0f} s after a lost stop, at most `stop`", *_ENDING),
+    lambda state: () if state.unrestored.anything else state.nodes.of(Mark.OPEN),
+    by_reading=True,
+)
+UNHEARD_STOP: Final = Limit(_unheard, _of_lost_stop, by_reading=True)
+# A node that was back and is missing again.
+BACK: Final = Limit(
+    lambda state, node: one.since if (one := state.process.absent.get(node.name)) else None,
+    "rejoin",
+    _says("`rejoin` for a node that is missing again", Phase.REJOINED, Phase.REASSIGNED) | _OF_A_NODE,
+    lambda state: state.nodes_in(NodePhase.REJOINED),
+    by_reading=True,
+)
+# A verb that fails and is sent again.
+FAILING: Final = Limit(RunState.failing_since, "rejoin", by_reading=True)
+HOLD: Final = Limit(
+    lambda state, _: state.in_phase.holding_since,
+    "hold",
+    _says("`hold` for predicates", Phase.PREPARING, Phase.MERGING, Phase.GATED),
+    _unless_merging,
+)
+GATE: Final = Limit(
+    lambda state, _: state.in_phase.gates_closed_since,
+    "gate",
+    _says("`gate` for gates", Phase.MERGING, Phase.GATED),
+    _unless_merging,
+)
+# Waves that are called off before their stop, each one after the other.
+CALLED_OFF: Final = Limit(
+    lambda state, _: state.process.called_off_since,
+    _of_holds,
+    _says("both together for waves that are called off", Phase.GATED),
+)
+# A verb that was sent and may still take effect.
+EFFECT: Final = Limit(
+    lambda _, node: None if node.doubt is None else node.doubt.since,
+    _of_effect,
+    _says("30 s to `reboot` for a command whose result is unknown", Phase.GATED),
+    lambda state: [node for node in state.nodes.of(Mark.OPEN) if node.doubt is not None],
+    by_reading=True,
+)
+WITHHELD: Final[Limit[None]] = Limit(
+    lambda state, _: state.unrestored.withheld_since,
+    "withheld",
+    _says("`withheld` while allocation is disabled", *_DISABLED),
+)
+REFUSED: Final[Limit[None]] = Limit(
+    lambda state, _: None if state.process.refused is None else state.process.refused.since,
+    "refused",
+    _says("`refused` for credentials that the cluster refuses", *_RUNNING),
+    by_reading=True,
+)
+TIMEOUT: Final[Limit[None]] = Limit(
+    lambda state, _: state.process.started,
+    lambda state, _: state.begun.policy.timeout,
+    _says("`--timeout`", *(phase for phase in _RUNNING if phase not in _ENDING)),
+)
+# The last count of segments, at the end of a run with merges. Only a reading has this reason of the wait.
+LAST_COUNT: Final = Limit(_entered, lambda _state, _: LAST_COUNT_SECONDS)
 
-IN_PHASE: Final[Mapping[Phase, tuple[Counted, ...]]] = {
-    Phase.PREPARING: (_HOLD, _REFUSED, _TIMEOUT),
-    Phase.MERGING: (_MERGE, _HOLD, _GATE, _REFUSED, _TIMEOUT),
-    Phase.MERGED: (_SETTLING, _REFUSED, _TIMEOUT),
-    Phase.GATED: (_HOLD, _GATE, _CALLED_OFF, _DOUBT, _REFUSED, _TIMEOUT),
-    Phase.WITHHELD: (_WITHHELD, _REFUSED, _TIMEOUT),
-    Phase.DOWN: (_NODES, _WITHHELD, _REFUSED, _TIMEOUT),
-    Phase.REJOINED: (_REJOIN, _BACK, _WITHHELD, _REFUSED, _TIMEOUT),
-    Phase.REASSIGNED: (_RECOVERY, _RESTORING, _BACK, _WITHHELD, _REFUSED, _TIMEOUT),
-    Phase.SETTLED: (_SEEN_AGAIN, _REFUSED, _TIMEOUT),
-    Phase.FINISHING: (_RESTORING, _LOST_STOP, _REFUSED),
-    Phase.STANDING_DOWN: (_STARTED, _STANDING_DOWN, _LOST_STOP, _REFUSED),
-    Phase.ENDED: (),
-}
-"""The limits that may count in each phase of a run, the most usual first."""
+LIMITS: Final[tuple[Limit[Any], ...]] = tuple(one for one in globals().values() if isinstance(one, Limit))
 
 
 def in_words(phase: Phase) -> str:
     """The limits of a phase, for the reference; empty for the last one."""
-    return "; ".join(counted.said for counted in IN_PHASE[phase])
+    return "; ".join(limit.said[phase] for limit in LIMITS if limit.said.get(phase))
 
 
-def nearest(state: RunState, now: Instant) -> Limit | None:
-    """The limit that ends the current wait if nothing else does; None if no limit counts now."""
-    limits = (limit for counted in IN_PHASE[state.phase] for limit in counted.limits(state))
-    ahead = [limit for limit in limits if limit is not None and not limit.is_over(now)]
-    return min(ahead, key=lambda limit: limit.until, default=None)
+def nearest(state: RunState, now: Instant) -> Instant | None:
+    """When the current wait ends if nothing else ends it; None if no limit counts now."""
+    counting = (
+        (limit.since(state, about), limit.most(state, about))
+        for limit in LIMITS
+        if state.phase in limit.said
+        for about in limit.about(state)
+    )
+    known = ((since, most) for since, most in counting if since is not None and most is not None)
+    return min((since + most for since, most in known if now - since <= most), default=None)

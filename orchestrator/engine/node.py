@@ -18,7 +18,6 @@ from orchestrator.engine.limits import Limit
 from orchestrator.engine.progress import Mark, NodeProgress
 from orchestrator.engine.sight import lives_on, sight
 from orchestrator.engine.situation import RETRY_SECONDS, NodeStep, Situation
-from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import StartNode, StopNode
 from orchestrator.model.cluster import Node, NodeName
@@ -167,11 +166,11 @@ def _to_stopped(situation: Situation, node: NodeProgress) -> NodeStep:
     """
     if situation.goal(node) is Goal.BRING_UP or not lives_on(situation, node):
         return NodeStep(enter=NodePhase.STOPPED, why=_said(situation, node))
-    limit = limits.stop(situation.state, node)
-    if not limit.is_over(situation.seen.at):
+    late = situation.over(limits.STOP, node)
+    if late is None:
         return _WAIT
     why = (
-        f"{node.name} did not stop within {limit.seconds:.0f} s: its service has ended"
+        f"{node.name} did not stop within {late:.0f} s: its service has ended"
         f" ({_said(situation, node)}), and the cluster still has its process"
     )
     return NodeStep(flip=why, overdue=True)
@@ -213,20 +212,19 @@ def _start(situation: Situation, node: NodeProgress) -> NodeStep:
     """
     barred = work.barring_start(situation, node)
     if barred is not None:
-        limit = limits.install(situation.state, node)
-        said = f"it was not started, since {barred}"
-        return _fail(node, said, overdue=True) if limit.is_over(situation.seen.at) else _WAIT
+        said, late = f"it was not started, since {barred}", situation.over(limits.INSTALL, node)
+        return _WAIT if late is None else _fail(node, said, overdue=True)
     host = situation.seen.host(node.name)
     ended = None if isinstance(host, Unknown) else work.given_up(host, node)
     if ended is not None:
         return work.then(situation, node, (ended,), _start)
-    limit = limits.start(situation.state, node)
+    late = situation.over(limits.START, node)
     if situation.now - node.start_sent <= RETRY_SECONDS:
         return _WAIT
     if node.tries >= _TRIES:
         return _fail(node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
-    if limit.is_over(situation.seen.at) and node.start_sent >= node.since:
-        why = f"it did not start within {limit.seconds:.0f} s: {_said(situation, node)}"
+    if late is not None and node.start_sent >= node.since:
+        why = f"it did not start within {late:.0f} s: {_said(situation, node)}"
         return _fail(node, why, overdue=True)
     away = sight(situation, node) is Sight.AWAY
     # The run that took the lease starts those that its record lists, and may start one that is not seen down.
@@ -251,12 +249,9 @@ def _fail(node: NodeProgress, why: str, *, overdue: bool = False) -> NodeStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Await:
-    """A wait for the host or the cluster, and what follows at its limit.
+    """A wait for the host or the cluster, and what follows at its limit."""
 
-    A limit counts to the moment of the reading, as in `sight`: what happened after it was not watched.
-    """
-
-    limit: Callable[[RunState, NodeProgress], Limit | None]
+    limit: Limit[NodeProgress]
     says: Callable[[Situation, NodeProgress, Seconds], str]  # why the wait ends, after so many seconds
     enter: NodePhase | None = None  # FAILED or STARTING; None: the run stands down
 
@@ -266,10 +261,10 @@ def _await(situation: Situation, node: NodeProgress, move: Move) -> NodeStep:
     if overdue is not None:
         return NodeStep(flip=overdue, overdue=True)
     awaited = _AWAITS[move]
-    limit = awaited.limit(situation.state, node)
-    if limit is None or not limit.is_over(situation.seen.at):
+    late = situation.over(awaited.limit, node)
+    if late is None:
         return _WAIT
-    why = awaited.says(situation, node, limit.seconds)
+    why = awaited.says(situation, node, late)
     if awaited.enter is NodePhase.FAILED:
         return _fail(node, why, overdue=True)
     if awaited.enter is not None:
@@ -300,26 +295,26 @@ def _stranger(situation: Situation) -> str:
 
 
 _AWAITS: Final[Mapping[Move, _Await]] = {
-    Move.AWAIT_STOP: _Await(limit=limits.stop, says=_did_not_stop),
+    Move.AWAIT_STOP: _Await(limit=limits.STOP, says=_did_not_stop),
     Move.AWAIT_DOUBT: _Await(
-        limit=limits.stopping,
+        limit=limits.STOPPING,
         says=lambda situation, node, seconds: (
             f"{node.name} is still stopping after {seconds:.0f} s: {_said(situation, node)}"
         ),
     ),
     Move.AWAIT_HOST: _Await(
-        limit=lambda _state, node: limits.host(node),
+        limit=limits.HOST,
         says=lambda _situation, _node, seconds: f"its work could not continue for {seconds:.0f} s",
         enter=NodePhase.STARTING,
     ),
     Move.AWAIT_START: _Await(
-        limit=limits.start_in_doubt,
+        limit=limits.START_IN_DOUBT,
         says=lambda situation, node, seconds: f"it is not up after {seconds:.0f} s: {_said(situation, node)}",
         enter=NodePhase.FAILED,
     ),
-    Move.AWAIT_JOIN: _Await(limit=limits.join, says=_did_not_join, enter=NodePhase.FAILED),
+    Move.AWAIT_JOIN: _Await(limit=limits.JOIN, says=_did_not_join, enter=NodePhase.FAILED),
     Move.AWAIT_RETURN: _Await(
-        limit=limits.back,
+        limit=limits.BACK,
         says=lambda _situation, node, seconds: (
             f"{node.name} has been absent for {seconds:.0f} s after it had rejoined"
         ),

@@ -60,10 +60,10 @@ def too_long(situation: Situation) -> str | None:
 
     It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
     """
-    found, limit = situation.state.process.refused, limits.refused(situation.state)
-    if found is None or limit is None or not limit.is_over(situation.seen.at):
+    found, late = situation.state.process.refused, situation.over(limits.REFUSED)
+    if found is None or late is None:
         return None
-    return f"{found.refusal.sentence}, for {limit.seconds:.0f} s; the lease of the run runs out by itself"
+    return f"{found.refusal.sentence}, for {late:.0f} s; the lease of the run runs out by itself"
 
 
 def _restores(action: Action) -> bool:

@@ -197,7 +197,7 @@ def _members(situation: Situation) -> tuple[Event, ...]:
 
 def _urgent(situation: Situation) -> Decision | None:
     """What comes before the phase of the run; None when nothing does."""
-    state, policy, now = situation.state, situation.policy, situation.now
+    state, policy = situation.state, situation.policy
     if state.phase is Phase.STANDING_DOWN:
         return _taken_down_late(situation)
     other = state.process.deposed
@@ -224,9 +224,9 @@ def _urgent(situation: Situation) -> Decision | None:
     if state.process.request in (Request.STOP, Request.INTERRUPT):
         reason = f"asked to stop by {state.process.requested_by}{state.merges_left}"
         return stand_down(state, reason, Outcome.INTERRUPTED)
-    timeout = limits.timeout(state)
-    if timeout is not None and timeout.is_over(now):
-        reason = f"--timeout of {timeout.seconds:.0f} s ran out{state.merges_left}"
+    timeout = situation.over(limits.TIMEOUT)
+    if timeout is not None:
+        reason = f"--timeout of {timeout:.0f} s ran out{state.merges_left}"
         return stand_down(state, reason, Outcome.HELD)
     refused = refusals.too_long(situation)
     if refused is not None:
@@ -673,11 +673,11 @@ def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, 
 
 
 def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeName, str]) -> Decision:
-    state, now, limit = situation.state, situation.now, limits.rejoin(situation.state)
+    state, now, late = situation.state, situation.now, situation.over(limits.REJOIN)
     lack = [f"{name} ({what})" for name, what in lacking.items()]
     names = ", ".join([*away, *lack]) or "a reading that is not stale"
-    if limit.is_over(now):
-        reason = f"{names}: not back in the cluster within {limit.seconds:.0f} s"
+    if late is not None:
+        reason = f"{names}: not back in the cluster within {late:.0f} s"
         return stand_down(state, reason, Outcome.FAILED, overdue=[*away, *lacking])
     broken = (GoodReading(count=0, why=f"{names} not back"),) if state.in_phase.good_readings else ()
     return wait(
@@ -695,7 +695,7 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
 
 def reassigned(situation: Situation) -> Decision:
     """Allocation is restored; then wait until what the wave took down is back."""
-    state, limit = situation.state, limits.recovery(situation.state)
+    state, late = situation.state, situation.over(limits.RECOVERY)
     restoring = changes.restore_settings(situation, Purpose.REASSIGN)
     if restoring is not None:
         return _in_time(situation, restoring, "allocation")
@@ -725,10 +725,10 @@ def reassigned(situation: Situation) -> Decision:
     failed = admit.failed_and_absent(situation) if missing or unsettled else None
     if failed is not None:
         return failed
-    if limit.is_over(situation.now):
+    if late is not None:
         names = ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5])
         what = names or unsettled or ", ".join(absent) or "the cluster cannot be read"
-        reason = f"not recovered within {limit.seconds:.0f} s: {what}"
+        reason = f"not recovered within {late:.0f} s: {what}"
         return stand_down(state, reason, Outcome.HELD)
     return _recovering(situation, missing, unsettled, absent)
 
@@ -736,7 +736,7 @@ def reassigned(situation: Situation) -> Decision:
 def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
     """The actions that restore, within their limit. A setting that was read as restored is never late."""
     refused = refusals.too_long(situation)
-    late = limits.restoring(situation.state).is_over(situation.now) or refused is not None
+    late = situation.over(limits.RESTORING) is not None or refused is not None
     if late and not restoring.at_once:
         known = situation.state.process.refused
         because = refused or (known.refusal.sentence if known is not None else "")
@@ -812,11 +812,9 @@ def settled(situation: Situation) -> Decision:
         return LOOK_AGAIN
     away = ", ".join(node.name for node in nodes if not is_next(Move.FINISH, situation, node))
     if away:
-        limit = limits.seen_again(state)
-        if limit.is_over(now):
-            return stand_down(
-                state, f"{away}: not seen in the cluster for {limit.seconds:.0f} s", Outcome.HELD
-            )
+        late = situation.over(limits.SEEN_AGAIN)
+        if late is not None:
+            return stand_down(state, f"{away}: not seen in the cluster for {late:.0f} s", Outcome.HELD)
         return wait(now, f"{away} to be back", seconds=1.0)
     wave, onwards = state.wave, run_phase(state.phase, Phase.GATED)
     finished = (WaveFinished(number=wave.number, seconds=now - state.wave_since),) if wave else ()
@@ -879,7 +877,7 @@ def standing_down(situation: Situation) -> Decision:
         )
     if state.process.deposed is not None:
         return _end(situation)
-    late = limits.standing_down(state).is_over(now)
+    late = situation.over(limits.STANDING_DOWN) is not None
     if situation.view is None and (state.unrestored.anything or state.in_hand):
         if late:
             return _end(situation)
@@ -929,8 +927,9 @@ def _awaited(situation: Situation) -> list[NodeName]:
 
 def _withheld_too_long(situation: Situation) -> Seconds | None:
     """How long allocation has been disabled, if too long: then it is restored, even during a wave."""
-    limit = limits.withheld(situation.state)
-    return situation.now - limit.since if limit is not None and limit.is_over(situation.now) else None
+    since = situation.state.unrestored.withheld_since
+    late = since is not None and situation.over(limits.WITHHELD) is not None
+    return situation.now - since if since is not None and late else None
 
 
 def _unstarted(situation: Situation) -> list[NodeName]:

@@ -69,4 +69,4 @@ def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
         member = situation.member(node.name)
         if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
             return False
-    return not limits.effect(situation.state, doubt).is_over(situation.seen.at)
+    return situation.over(limits.EFFECT, node) is None

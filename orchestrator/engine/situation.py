@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar, overload
 
 from orchestrator.engine import limits
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import gates_are_asked
 from orchestrator.engine.kinds.kind import KindOfCluster, kind_of
+from orchestrator.engine.limits import Limit
 from orchestrator.engine.phases import READS, Hosts
 from orchestrator.engine.progress import Mark, NodeProgress
 from orchestrator.engine.state import Absence, RunState
@@ -32,6 +33,8 @@ from orchestrator.model.observation import (
 from orchestrator.model.phase import Goal, NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds, Unknown
+
+_About = TypeVar("_About")
 
 POLL_SECONDS: Final[Seconds] = 2.0
 """How long a decision listens before it reads again in any case: no reading in a wait is older."""
@@ -154,10 +157,17 @@ class Situation:
             and host.boot_id != node.boot
         )
 
+    @overload
+    def over(self, limit: Limit[None]) -> Seconds | None: ...
+    @overload
+    def over(self, limit: Limit[_About], about: _About) -> Seconds | None: ...
+    def over(self, limit: Limit[Any], about: object = None) -> Seconds | None:
+        """How long a wait may last, once it has lasted longer; None before. See `limits`."""
+        return limit.over(self.state, about, self.seen.at if limit.by_reading else self.now)
+
     def fails_too_long(self, action: Action) -> bool:
         """Whether a verb has failed for longer than it is sent again, from its first failure in a row."""
-        limit = limits.failing(self.state, action)
-        return limit is not None and limit.is_over(self.seen.at)
+        return self.over(limits.FAILING, action) is not None
 
     def is_sent_again(self, failure: ActionFailed) -> bool:
         """Whether a verb is sent again after its host was out of reach: not forever."""

@@ -103,10 +103,10 @@ def install(situation: Situation, node: NodeProgress) -> NodeStep:
         said = f": {ended.said}" if ended.said else ""
         return NodeStep(events=(ended,), flip=f"{_step(node)}: {fault}{said}")
     if node.install is not None and _is_recorded(host, node.install):
-        limit = limits.install(situation.state, node)
-        if not limit.is_over(situation.seen.at):
+        late = situation.over(limits.INSTALL, node)
+        if late is None:
             return _WAIT
-        return NodeStep(flip=f"{_step(node)} still runs after {limit.seconds:.0f} s", overdue=True)
+        return NodeStep(flip=f"{_step(node)} still runs after {late:.0f} s", overdue=True)
     return _begin(situation, node, upgrade)
 
 
@@ -265,7 +265,7 @@ def _tune(situation: Situation, node: NodeProgress) -> NodeStep:
     if profile is None:
         return _tuned(situation, node)
     sent = _sent(situation.state, node.name)
-    waits = not limits.host(node).is_over(situation.seen.at)
+    waits = situation.over(limits.HOST, node) is None
     again = tuple(action for action, failure in sent if waits and failure is not None and failure.passes)
     if again and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT
@@ -376,7 +376,7 @@ def reboot_overdue(situation: Situation, node: NodeProgress) -> str | None:
     doubt = node.doubt
     if doubt is None or doubt.verb is not Verb.REBOOT or not doubt.accepted:
         return None
-    limit = limits.effect(situation.state, doubt)
-    if not limit.is_over(situation.seen.at) or situation.rebooted(node):
+    late = situation.over(limits.EFFECT, node)
+    if late is None or situation.rebooted(node):
         return None
-    return f"the host of {node.name} is not back with another boot id after {limit.seconds:.0f} s"
+    return f"the host of {node.name} is not back with another boot id after {late:.0f} s"

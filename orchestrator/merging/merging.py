@@ -169,8 +169,7 @@ class _Merge:
     @property
     def is_late(self) -> bool:
         """Whether the merge that was sent last takes too long; the wait for a new one does not count."""
-        limit = limits.merge(self.situation.state, self.one)
-        return limit is not None and not self.is_to_be_repeated and limit.is_over(self.situation.now)
+        return not self.is_to_be_repeated and self.situation.over(limits.MERGE, self.one) is not None
 
     @property
     def next_step(self) -> RefreshIndex | ForceMerge | None:
@@ -541,7 +540,7 @@ def settling(situation: Situation) -> Decision:
     state, view, bulk, now = situation.state, situation.view, situation.seen.bulk, situation.now
     if not situation.fresh:
         return LOOK_AGAIN
-    over = limits.settling(state).is_over(now)
+    over = situation.over(limits.SETTLING) is not None
     doubtful = _not_to_be_believed(situation)
     if isinstance(bulk, Unknown) or view is None or doubtful:
         subject = "" if isinstance(bulk, Unknown) else f"{doubtful[0].subject}: "
@@ -582,7 +581,7 @@ def finishing(situation: Situation) -> Decision:
     ends = any(isinstance(event, RunFinished) for event in decision.events)
     if not ends or not state.merging.indices:
         return decision
-    if isinstance(bulk, Unknown) and not limits.last_count(state).is_over(situation.now):
+    if isinstance(bulk, Unknown) and situation.over(limits.LAST_COUNT) is None:
         return wait(situation.now, f"a last count of the segments: {bulk.reason}")
     return replace(decision, events=(*_unmerged(situation), *decision.events))
 

@@ -75,8 +75,6 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
         return None
     said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
     since = _holding_since(state) if holds else state.in_phase.since
-    limit = nearest(state, now)
-    until = None if limit is None else limit.until
     # The engine names every node of a wave; the phase has a short form. Holds are shown with their evidence.
     short = said and len(said) <= _SHORT and not holds and state.phase is not Phase.DOWN
     what = said if short else awaited(state)
@@ -84,7 +82,7 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
         awaited=what,
         holds=holds,
         since=since,
-        until=until,
+        until=nearest(state, now),
         silent=silences(state, now),
         refused=access_lost(state, now),
     )

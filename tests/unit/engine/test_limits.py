@@ -66,38 +66,52 @@ MERGING: Final = replace(IN_HAND, begun=LONG_AGO, asked=1, asked_at=AT)
 MISSING: Final = {"absent": {ES2: Absence(since=AT, readings=1)}}
 STOPPING, STOPPED, STARTING = NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING
 REJOINED: Final = {"phase": NodePhase.REJOINED}
-NODE: Final = {"stop", "stopping", "host", "install", "start", "start_in_doubt", "join", "back", "lost_stop"}
-HIDDEN: Final = {"host", "failing", "last_count"}
+NODE: Final = (
+    *(
+        "STOP",
+        "STOPPING",
+        "HOST",
+        "INSTALL",
+        "START",
+        "START_IN_DOUBT",
+        "JOIN",
+        "BACK",
+        "LOST_STOP",
+        "EFFECT",
+    ),
+)
+HIDDEN: Final = {"HOST", "FAILING", "LAST_COUNT"}
 """What a view cannot show: only a reading has the reason of the wait."""
 
 Fields = dict[str, Any]
 ROWS: Final[tuple[tuple[str, Phase, Fields, Fields, float], ...]] = (
     # the limit, the phase of the run, fields of its state, fields of es2, and how long the wait may last
-    ("timeout", Phase.GATED, {"started": AT}, {}, 907.0),
-    ("withheld", Phase.DOWN, {"withheld_since": AT}, {}, 503.0),
-    ("refused", Phase.GATED, {"refused": RefusedAccess(refusal=LOGIN, since=AT, reading=True)}, {}, 127.0),
-    ("failing", Phase.SETTLED, {"failing": (FAILED,)}, {}, 307.0),
-    ("hold", Phase.GATED, {"holding_since": AT}, {}, 601.0),
-    ("gate", Phase.GATED, {"gates_closed_since": AT}, {}, 701.0),
-    ("called_off", Phase.GATED, {"called_off_since": AT}, {}, 601.0 + 701.0),
-    ("merge", Phase.MERGING, {"merging": Merging(indices={"u": MERGING})}, {}, 907.0),
-    ("settling", Phase.MERGED, {"since": AT}, {}, 401.0),
-    ("last_count", Phase.FINISHING, {"since": AT}, {}, 60.0),
-    ("stop", Phase.DOWN, {}, {"phase": STOPPING}, 101.0),
-    ("stopping", Phase.DOWN, {}, {"phase": STOPPED, "doubt": REBOOTS}, 809.0),
-    ("host", Phase.DOWN, {}, {"phase": STOPPED}, 30.0),
-    ("install", Phase.DOWN, {}, {"phase": STOPPED, "install": INSTALLS}, 1009.0),
-    ("start", Phase.DOWN, {}, {"phase": STARTING}, 211.0),
-    ("start_in_doubt", Phase.DOWN, {}, {"phase": STARTING}, 211.0),
-    ("start_in_doubt", Phase.DOWN, {}, {"phase": STARTING, "doubt": replace(REBOOTS, since=AT + 5.0)}, 809.0),
-    ("join", Phase.DOWN, {}, {"phase": STARTING}, 211.0 + 307.0),
-    ("back", Phase.REASSIGNED, {**MISSING, "since": AT + 100.0}, REJOINED, 307.0),
-    ("lost_stop", Phase.FINISHING, {}, LOST, 101.0),
-    ("rejoin", Phase.REJOINED, {"since": AT}, {"phase": STARTING}, 307.0),
-    ("restoring", Phase.FINISHING, {"since": AT, "settings": {KEY: OFF}}, {}, 307.0),
-    ("recovery", Phase.REASSIGNED, {"since": AT}, REJOINED, 401.0),
-    ("seen_again", Phase.SETTLED, {**MISSING, "since": AT}, REJOINED, 307.0),
-    ("standing_down", Phase.STANDING_DOWN, {"since": LONG_AGO}, {}, 307.0),
+    ("TIMEOUT", Phase.GATED, {"started": AT}, {}, 907.0),
+    ("WITHHELD", Phase.DOWN, {"withheld_since": AT}, {}, 503.0),
+    ("REFUSED", Phase.GATED, {"refused": RefusedAccess(refusal=LOGIN, since=AT, reading=True)}, {}, 127.0),
+    ("FAILING", Phase.SETTLED, {"failing": (FAILED,)}, {}, 307.0),
+    ("HOLD", Phase.GATED, {"holding_since": AT}, {}, 601.0),
+    ("GATE", Phase.GATED, {"gates_closed_since": AT}, {}, 701.0),
+    ("CALLED_OFF", Phase.GATED, {"called_off_since": AT}, {}, 601.0 + 701.0),
+    ("MERGE", Phase.MERGING, {"merging": Merging(indices={"u": MERGING})}, {}, 907.0),
+    ("SETTLING", Phase.MERGED, {"since": AT}, {}, 401.0),
+    ("LAST_COUNT", Phase.FINISHING, {"since": AT}, {}, 60.0),
+    ("STOP", Phase.DOWN, {}, {"phase": STOPPING}, 101.0),
+    ("STOPPING", Phase.DOWN, {}, {"phase": STOPPED, "doubt": REBOOTS}, 809.0),
+    ("EFFECT", Phase.GATED, {}, {"doubt": REBOOTS}, 809.0),
+    ("HOST", Phase.DOWN, {}, {"phase": STOPPED}, 30.0),
+    ("INSTALL", Phase.DOWN, {}, {"phase": STOPPED, "install": INSTALLS}, 1009.0),
+    ("START", Phase.DOWN, {}, {"phase": STARTING}, 211.0),
+    ("START_IN_DOUBT", Phase.DOWN, {}, {"phase": STARTING}, 211.0),
+    ("START_IN_DOUBT", Phase.DOWN, {}, {"phase": STARTING, "doubt": replace(REBOOTS, since=AT + 5.0)}, 809.0),
+    ("JOIN", Phase.DOWN, {}, {"phase": STARTING}, 211.0 + 307.0),
+    ("BACK", Phase.REASSIGNED, {**MISSING, "since": AT + 100.0}, REJOINED, 307.0),
+    ("LOST_STOP", Phase.FINISHING, {}, LOST, 101.0),
+    ("REJOIN", Phase.REJOINED, {"since": AT}, {"phase": STARTING}, 307.0),
+    ("RESTORING", Phase.FINISHING, {"since": AT, "settings": {KEY: OFF}}, {}, 307.0),
+    ("RECOVERY", Phase.REASSIGNED, {"since": AT}, REJOINED, 401.0),
+    ("SEEN_AGAIN", Phase.SETTLED, {**MISSING, "since": AT}, REJOINED, 307.0),
+    ("STANDING_DOWN", Phase.STANDING_DOWN, {"since": LONG_AGO}, {}, 307.0),
 )  # fmt: skip
 
 
@@ -107,47 +121,39 @@ def _asked(**changes: object) -> Question:
 
 
 def _state(name: str, phase: Phase, fields: Fields, of_es2: Fields) -> RunState:
-    asked = _asked(timeout=907.0 if name == "timeout" else None)
+    asked = _asked(timeout=907.0 if name == "TIMEOUT" else None)
     nodes = with_node(asked.state, ES2, **{"since": AT, **of_es2}).nodes
     older = {"since": LONG_AGO, "started": LONG_AGO, "acted_at": LONG_AGO, "wave": asked.wave}
     return situation_of(asked, phase, **{**older, "nodes": nodes, **fields}).state
 
 
-def _limit(name: str, state: RunState) -> Limit | None:
-    of: Any = getattr(limits, name)
+def _about(name: str, state: RunState) -> object:
     if name in NODE:
-        return of(state.nodes[ES2]) if name == "host" else of(state, state.nodes[ES2])
-    more = {"failing": (HOOK,), "merge": (MERGING,)}.get(name, ())
-    found: Limit | None = of(state, *more)
-    return found
+        return state.nodes[ES2]
+    return {"FAILING": HOOK, "MERGE": MERGING}.get(name)
 
 
 def test_a_wait_lasts_as_long_as_is_written_here(subtests: pytest.Subtests) -> None:
     for name, phase, fields, of_es2, seconds in ROWS:
         with subtests.test(name, of_es2=of_es2):
-            state = _state(name, phase, fields, of_es2)
-            limit = _limit(name, state)
-            assert limit == Limit(since=AT, seconds=seconds)
-            for later, over in ((0.0, False), (LATER, True)):
-                assert limit.is_over(AT + seconds + later) is over
-                shown = limits.nearest(state, AT + seconds + later)
-                assert (shown == limit) is (name not in HIDDEN and not over)
+            state, limit = _state(name, phase, fields, of_es2), getattr(limits, name)
+            for later, over in ((0.0, None), (LATER, seconds)):
+                assert limit.over(state, _about(name, state), AT + seconds + later) == over
+                shown = limits.nearest(state, AT + seconds + later) == AT + seconds
+                assert shown is (name not in HIDDEN and over is None)
 
 
 def test_overlap_alone_counts_recovery_from_the_latest_return() -> None:
     """The run may wait again for an earlier wave, and then enters the phase again."""
     state = _state("recovery", Phase.REASSIGNED, {"since": AT}, {**REJOINED, "since": AT - 50.0})
     overlap = state_with(state, policy=_asked(overlap_recovery=True).policy)
-    assert [limits.recovery(each).since for each in (state, overlap)] == [AT, AT - 50.0]
+    assert [limits.RECOVERY.since(each, None) for each in (state, overlap)] == [AT, AT - 50.0]
 
 
 def test_every_limit_has_its_wait_here() -> None:
-    public = {
-        name for name, found in vars(limits).items() if getattr(found, "__module__", "") == limits.__name__
-    }
-    functions = {name for name in public if name[0].islower() and name[0] != "_"}
-    named = {"effect", "unheard_stop", "of_node", "in_words", "nearest"}
-    assert functions - named == {row[0] for row in ROWS}
+    named = {name for name, found in vars(limits).items() if isinstance(found, Limit)}
+    assert named - {"UNHEARD_STOP"} == {row[0] for row in ROWS}
+    assert len(limits.LIMITS) == len(named)
 
 
 def test_how_long_a_verb_in_doubt_may_take_effect() -> None:
@@ -160,18 +166,18 @@ def test_how_long_a_verb_in_doubt_may_take_effect() -> None:
         (Verb.REBOOT, True, 809.0, None),
     ):
         doubt = Doubt(verb=verb, since=AT, accepted=accepted, heard=accepted)
-        assert limits.effect(state, doubt).seconds == seconds
-        found = limits.unheard_stop(state, replace(state.nodes[ES2], doubt=doubt))
-        assert (found and found.seconds) == unheard
-    assert limits.unheard_stop(state, state.nodes[ES2]) is None
+        node = replace(state.nodes[ES2], doubt=doubt)
+        assert limits.EFFECT.most(state, node) == seconds
+        assert limits.UNHEARD_STOP.over(state, node, AT + 9000.0) == unheard
+    assert limits.UNHEARD_STOP.since(state, state.nodes[ES2]) is None
 
 
 def test_which_limit_is_the_nearest() -> None:
     """One that is over is not shown; a run that finishes has none but that of restoring."""
     state = _state("", Phase.DOWN, {}, {"phase": STARTING})
     shown = [limits.nearest(state, AT + passed) for passed in (210.0, 300.0)]
-    assert [limit and limit.seconds for limit in shown] == [211.0, 211.0 + 307.0]
-    finishing = _state("timeout", Phase.FINISHING, {"started": AT, "withheld_since": AT}, {})
+    assert shown == [AT + 211.0, AT + 211.0 + 307.0]
+    finishing = _state("TIMEOUT", Phase.FINISHING, {"started": AT, "withheld_since": AT}, {})
     assert limits.nearest(finishing, AT) is None
     assert [f"`{name}`" in limits.in_words(Phase.GATED) for name in ("hold", "gate")] == [True, True]
     assert limits.in_words(Phase.ENDED) == ""
@@ -205,6 +211,5 @@ def test_what_counts_as_a_refusal(subtests: pytest.Subtests) -> None:
         with subtests.test(action=action):
             assert of(action, lacks) == ((AccessRefused(refusal=lacks, reading=False),) if counts else ())
             assert of(action, LOGIN) == (told,), "a login that is refused counts everywhere"
-    limit = limits.refused(evolved(refused, StoodStill(nodes=(), seconds=900.0), at=AT + 1000.0))
-    assert limit is not None
-    assert limit.since == AT + 900.0, "a standstill does not count"
+    slept = evolved(refused, StoodStill(nodes=(), seconds=900.0), at=AT + 1000.0)
+    assert limits.REFUSED.since(slept, None) == AT + 900.0, "a standstill does not count"

@@ -161,9 +161,7 @@ def test_a_restart_says_nothing_of_merges() -> None:
 def test_the_limit_of_merges_begins_with_the_first() -> None:
     """The plan does not know how long merges take."""
     assert nearest(state_after(), T0) is None
-    limit = nearest(MIDDLE, T0 + 60)
-    assert limit is not None
-    assert limit.until == T0 + 5 + 8 * 3600
+    assert nearest(MIDDLE, T0 + 60) == T0 + 5 + 8 * 3600
     assert screen_of(MIDDLE, None, now=T0 + 65).left is None
 
 
