@@ -751,10 +751,9 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
     if missing is None or view is None:
         return ()
     if not missing:
-        news = [*recover.without_a_place(situation)]
-        missed = situation.kind.missed(state, view, situation.seen.settings, situation.now)
-        news += [missed] if missed is not None else []
-        return (*news, run_phase(state.phase, Phase.SETTLED))
+        news = recover.without_a_place(situation)
+        slow = situation.kind.recovered(state, view, situation.seen.settings, situation.now)
+        return (*news, *slow, run_phase(state.phase, Phase.SETTLED))
     if recover.is_back_alone(situation, missing):
         why = "its copies have recovered; copies of earlier waves have not"
         return (run_phase(state.phase, Phase.SETTLED, why=why),)
@@ -795,9 +794,8 @@ def _recovering(
 def _unsettled(situation: Situation, view: ClusterView, why: str, broken: tuple[Event, ...]) -> Decision:
     """Wait for what recovers by itself, and make it faster if the playbook wants that."""
     state, now = situation.state, situation.now
-    news = (situation.kind.half_way(state, view, now), situation.kind.given_up(state, view, now))
-    events = (*broken, *(event for event in news if event is not None))
-    faster = situation.kind.hastened(state, view)
+    faster, news = situation.kind.hastened(state, view, now)
+    events = (*broken, *news)
     pause = RETRY_SECONDS if faster is not None and state.failure_of(faster) else POLL_SECONDS
     if faster is not None and now - state.process.acted_at >= pause:
         return act(faster, events=events)

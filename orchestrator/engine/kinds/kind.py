@@ -1,8 +1,13 @@
-"""What a kind of cluster brings to the decisions: one frozen value of pure functions."""
+"""What a kind of cluster brings to the decisions: its predicates, and the methods in which it differs.
+
+The base class is a cluster that rebuilds nothing elsewhere while a node is away, and that has recovered once
+its nodes are back. Each kind says in which ways it is another one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,123 +31,221 @@ from orchestrator.model.prediction import Usual
 from orchestrator.model.reading import Instant, Reading, Unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindOfCluster:
-    """The particulars of a kind.
+@dataclass(frozen=True)
+class KindOfCluster(ABC):
+    """The particulars of a kind. Every method is pure."""
 
-    Attributes:
-        predicates: asked before every stop, in order.
-        baseline: how the cluster is before anything is changed.
-        withhold: the settings that stop the cluster from rebuilding the data of a stopped node.
-        is_withheld: whether the settings, as read, do that; False if they could not be read.
-        raise_limits: the settings that make recovery faster for the run.
-        taken: what a wave takes down, by the last reading before its stop.
-        news: the event that other data than before waits for something without end; None = none does.
-        foreseen: the event at a stop that names what its recovery does not wait for, by the same reading;
-            None = nothing, or as before.
-        missing: what the waves took down and is not back yet.
-        unplaced: copies without a node although the waves are back: reported, and not waited for.
-        red: shards that are red because of the run, and those of them that are excused for a moment.
-        holder: by a setting's key, the node that keeps it in memory and loses it with that process; None for
-            settings that the cluster keeps.
-        not_back: what a node that is up in another life lacks to count as back, for people; None = nothing.
-        unsettled: what recovers in another way than by copies, for people; None = nothing.
-        hastened: the verb that makes that faster, sent every two seconds; None = none.
-        half_way: the event that a part of it is done, once a phase; None = not so, or reported before.
-        given_up: during the wait, the event that it cannot be made faster; None as above.
-        missed: at its end, the event that it was not made faster as the policy wants; None as above.
-        shortfall: the same of the whole run, for its last message; empty = none.
-        usual: the time of a node where no run has measured it.
-        reads_too: parts of the cluster's state that a decision needs besides those of every kind.
-        folded: the holds, with those that follow from another one listed in that one (`Hold.also`).
-        bounds: what a set of nodes that are down together must leave, for the search of the largest.
-    """
+    predicates: tuple[Predicate, ...]  # asked before every stop, in order
 
-    predicates: tuple[Predicate, ...]
-    baseline: Callable[[ClusterView, dict[NodeName, str]], BaselineRecorded]
-    withhold: Callable[[SettingsView, Policy], tuple[SettingChange, ...]]
-    is_withheld: Callable[[SettingsView | Unknown, Policy], bool]
-    raise_limits: Callable[[RunState, SettingsView, Policy], tuple[SettingChange, ...]]
-    taken: Callable[[RunState, ClusterView, Reading[SettingsView], Wave], tuple[IndexTaken, ...]]
-    news: Callable[[RunState, ClusterView], Event | None]
-    foreseen: Callable[[Question], Event | None]
-    missing: Callable[[RunState, ClusterView, Reading[SettingsView]], tuple[ShardCopy, ...]]
-    unplaced: Callable[[RunState, ClusterView], tuple[MissingCopy, ...]]
-    red: Callable[[RunState, ClusterView], tuple[tuple[ShardId, ...], tuple[ShardId, ...]]]
-    holder: Callable[[str], NodeName | None]
-    not_back: Callable[[ClusterView, NodeName], str | None]
-    unsettled: Callable[[RunState, ClusterView], str | None]
-    hastened: Callable[[RunState, ClusterView], Action | None]
-    half_way: Callable[[RunState, ClusterView, Instant], Event | None]
-    given_up: Callable[[RunState, ClusterView, Instant], Event | None]
-    missed: Callable[[RunState, ClusterView, Reading[SettingsView], Instant], Event | None]
-    shortfall: Callable[[RunState, ClusterView | None], str]
-    usual: Callable[[Observation, Policy], Usual]
-    reads_too: Callable[[RunState], frozenset[Look]]
-    folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
-    bounds: Callable[[Policy, ClusterView], Iterable[Bound]]
+    # Before the first stop ------------------------------------
+
+    @abstractmethod
+    def baseline(self, view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
+        """How the cluster is before anything is changed."""
+
+    @abstractmethod
+    def usual(self, seen: Observation, policy: Policy) -> Usual:
+        """The time of a node where no run has measured it."""
+
+    @abstractmethod
+    def bounds(self, policy: Policy, view: ClusterView) -> Iterable[Bound]:
+        """What a set of nodes that are down together must leave, for the search of the largest."""
+
+    def reads_too(self, state: RunState) -> frozenset[Look]:
+        """Parts of the cluster's state that a decision needs besides those of every kind."""
+        return frozenset()
+
+    def folded(
+        self, found: tuple[Hold, ...], rules: tuple[Predicate, ...], question: Question
+    ) -> tuple[Hold, ...]:
+        """The holds, with those that follow from another one listed in that one (`Hold.also`)."""
+        return found
+
+    def news(self, state: RunState, view: ClusterView) -> Event | None:
+        """The event that other data than before waits for something without end; None = none does."""
+
+    # Its settings ------------------------------------
+
+    def withhold(self, found: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+        """The settings that stop the cluster from rebuilding the data of a stopped node."""
+        return ()
+
+    def is_withheld(self, found: SettingsView | Unknown, policy: Policy) -> bool:
+        """Whether the settings, as read, do that; False if they could not be read."""
+        return True
+
+    @abstractmethod
+    def raise_limits(self, state: RunState, found: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+        """The settings that make recovery faster for the run."""
+
+    def holder(self, key: str) -> NodeName | None:
+        """The node that keeps a setting in its memory and loses it with that process; None = the cluster."""
+
+    # A wave ------------------------------------
+
+    def foreseen(self, question: Question) -> Event | None:
+        """The event at a stop that names what is not waited for after it; None = nothing, or as before."""
+
+    def taken(
+        self, state: RunState, view: ClusterView, found: Reading[SettingsView], wave: Wave
+    ) -> tuple[IndexTaken, ...]:
+        """What a wave takes down, by the last reading before its stop."""
+        return ()
+
+    def not_back(self, view: ClusterView, node: NodeName) -> str | None:
+        """What a node that is up in another life lacks to count as back, for people; None = nothing."""
+
+    # Its recovery ------------------------------------
+
+    def missing(
+        self, state: RunState, view: ClusterView, found: Reading[SettingsView]
+    ) -> tuple[ShardCopy, ...]:
+        """What the waves took down and is not back yet."""
+        return ()
+
+    def unplaced(self, state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
+        """Copies without a node although the waves are back: reported, and not waited for."""
+        return ()
+
+    def red(self, state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...], tuple[ShardId, ...]]:
+        """Shards that are red because of the run, and those of them that are excused for a moment."""
+        return (), ()
+
+    def unsettled(self, state: RunState, view: ClusterView) -> str | None:
+        """What recovers in another way than by copies, for people; None = nothing."""
+
+    def hastened(
+        self, state: RunState, view: ClusterView, now: Instant
+    ) -> tuple[Action | None, tuple[Event, ...]]:
+        """While that recovers: the verb that makes it faster, and what is new about it (each event once).
+
+        The verb is sent every two seconds; None where it cannot be made faster.
+        """
+        return None, ()
+
+    def recovered(
+        self, state: RunState, view: ClusterView, found: Reading[SettingsView], now: Instant
+    ) -> tuple[Event, ...]:
+        """Once all is back: that it was not made faster as the policy wants, if not said before."""
+        return ()
+
+    @abstractmethod
+    def shortfall(self, state: RunState, view: ClusterView | None) -> str:
+        """What the whole run left otherwise than it should be, for its last message; empty = nothing."""
 
 
-ELASTICSEARCH: Final = KindOfCluster(
-    predicates=catalogue.PREDICATES,
-    baseline=recovery.baseline_of,
-    withhold=settings.withhold_changes,
-    is_withheld=settings.is_withheld,
-    raise_limits=lambda _state, found, policy: settings.limit_changes(found, policy),
-    taken=recovery.taken_by,
-    news=lambda _state, _view: None,
-    foreseen=recovery.not_to_return,
-    missing=recovery.missing_of_waves,
-    unplaced=recovery.not_waited_for,
-    red=recovery.red_by_waves,
-    holder=lambda _key: None,
-    not_back=lambda _view, _node: None,
-    unsettled=lambda _state, _view: None,
-    hastened=lambda _state, _view: None,
-    half_way=lambda _state, _view, _now: None,
-    given_up=lambda _state, _view, _now: None,
-    missed=lambda _state, _view, _settings, _now: None,
-    shortfall=recovery.shortfall,
-    usual=timing.usual_restart,
-    reads_too=settings.reads_too,
-    folded=lambda found, _rules, _question: found,
-    bounds=sets.bounds,
-)
-"""Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
+class Elasticsearch(KindOfCluster):
+    """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
 
-RIAK: Final = KindOfCluster(
-    predicates=riak_catalogue.PREDICATES,
-    baseline=riak_recovery.baseline_of,
-    withhold=lambda _found, _policy: (),
-    is_withheld=lambda _found, _policy: True,
-    raise_limits=lambda state, found, policy: (
-        *riak_settings.limit_changes(state, found, policy),
-        *hasten.timer_changes(state, found, policy),
-    ),
-    taken=lambda _state, _view, _settings, _wave: (),
-    news=waiting.news,
-    foreseen=waiting.left_waiting,
-    missing=lambda _state, _view, _settings: (),
-    unplaced=lambda _state, _view: (),
-    red=lambda _state, _view: ((), ()),
-    holder=riak_settings.holder,
-    not_back=riak_recovery.not_back,
-    unsettled=riak_recovery.unsettled,
-    hastened=hasten.forced,
-    half_way=hasten.home,
-    given_up=hasten.given_up,
-    missed=hasten.missed,
-    shortfall=lambda state, _view: "; ".join(
-        text for text in (hasten.shortfall(state), waiting.shortfall(state)) if text
-    ),
-    usual=lambda seen, policy: riak_timing.usual_restart(
-        None if isinstance(seen.cluster, Unknown) else seen.cluster, policy, seen.settings
-    ),
-    reads_too=hasten.reads_too,
-    folded=riak_optimism.folded,
-    bounds=riak_sets.bounds,
-)
-"""Riak rebuilds nothing elsewhere while a node is away, so nothing is withheld; hints wait for its return."""
+    def baseline(self, view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
+        return recovery.baseline_of(view, boots)
+
+    def usual(self, seen: Observation, policy: Policy) -> Usual:
+        return timing.usual_restart(seen, policy)
+
+    def bounds(self, policy: Policy, view: ClusterView) -> Iterable[Bound]:
+        return sets.bounds(policy, view)
+
+    def reads_too(self, state: RunState) -> frozenset[Look]:
+        return settings.reads_too(state)
+
+    def withhold(self, found: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+        return settings.withhold_changes(found, policy)
+
+    def is_withheld(self, found: SettingsView | Unknown, policy: Policy) -> bool:
+        return settings.is_withheld(found, policy)
+
+    def raise_limits(self, state: RunState, found: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+        return settings.limit_changes(found, policy)
+
+    def foreseen(self, question: Question) -> Event | None:
+        return recovery.not_to_return(question)
+
+    def taken(
+        self, state: RunState, view: ClusterView, found: Reading[SettingsView], wave: Wave
+    ) -> tuple[IndexTaken, ...]:
+        return recovery.taken_by(state, view, found, wave)
+
+    def missing(
+        self, state: RunState, view: ClusterView, found: Reading[SettingsView]
+    ) -> tuple[ShardCopy, ...]:
+        return recovery.missing_of_waves(state, view, found)
+
+    def unplaced(self, state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
+        return recovery.not_waited_for(state, view)
+
+    def red(self, state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...], tuple[ShardId, ...]]:
+        return recovery.red_by_waves(state, view)
+
+    def shortfall(self, state: RunState, view: ClusterView | None) -> str:
+        return recovery.shortfall(state, view)
+
+
+class Riak(KindOfCluster):
+    """Nothing is rebuilt elsewhere while a node is away, so nothing is withheld; hints wait for it."""
+
+    def baseline(self, view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
+        return riak_recovery.baseline_of(view, boots)
+
+    def usual(self, seen: Observation, policy: Policy) -> Usual:
+        """By Riak's own timers, and the size of the ring."""
+        view = None if isinstance(seen.cluster, Unknown) else seen.cluster
+        return riak_timing.usual_restart(view, policy, seen.settings)
+
+    def bounds(self, policy: Policy, view: ClusterView) -> Iterable[Bound]:
+        return riak_sets.bounds(policy, view)
+
+    def reads_too(self, state: RunState) -> frozenset[Look]:
+        return hasten.reads_too(state)
+
+    def folded(
+        self, found: tuple[Hold, ...], rules: tuple[Predicate, ...], question: Question
+    ) -> tuple[Hold, ...]:
+        return riak_optimism.folded(found, rules, question)
+
+    def news(self, state: RunState, view: ClusterView) -> Event | None:
+        return waiting.news(state, view)
+
+    def raise_limits(self, state: RunState, found: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+        """The transfer limits of all nodes, and with `hasten_handoff` the timers of restarted ones."""
+        return (
+            *riak_settings.limit_changes(state, found, policy),
+            *hasten.timer_changes(state, found, policy),
+        )
+
+    def holder(self, key: str) -> NodeName | None:
+        return riak_settings.holder(key)
+
+    def foreseen(self, question: Question) -> Event | None:
+        return waiting.left_waiting(question)
+
+    def not_back(self, view: ClusterView, node: NodeName) -> str | None:
+        return riak_recovery.not_back(view, node)
+
+    def unsettled(self, state: RunState, view: ClusterView) -> str | None:
+        return riak_recovery.unsettled(state, view)
+
+    def hastened(
+        self, state: RunState, view: ClusterView, now: Instant
+    ) -> tuple[Action | None, tuple[Event, ...]]:
+        """Handoff is forced. New is that only the wave itself has data left, or that it cannot be forced."""
+        events = (hasten.home(state, view, now), hasten.given_up(state, view, now))
+        return hasten.forced(state, view), tuple(event for event in events if event is not None)
+
+    def recovered(
+        self, state: RunState, view: ClusterView, found: Reading[SettingsView], now: Instant
+    ) -> tuple[Event, ...]:
+        """That handoff was not or only partly hastened."""
+        missed = hasten.missed(state, view, found, now)
+        return (missed,) if missed is not None else ()
+
+    def shortfall(self, state: RunState, view: ClusterView | None) -> str:
+        """Restarts whose handoff was not hastened, and partitions that were not waited for."""
+        return "; ".join(text for text in (hasten.shortfall(state), waiting.shortfall(state)) if text)
+
+
+ELASTICSEARCH: Final = Elasticsearch(predicates=catalogue.PREDICATES)
+RIAK: Final = Riak(predicates=riak_catalogue.PREDICATES)
 
 
 def kind_of(kind: Kind) -> KindOfCluster:
