@@ -243,7 +243,7 @@ def left_at_once(state: RunState | None, context: Context) -> LastWords:
 def _reporter(context: Context, watched: Watched) -> Iterator[Reporter]:
     unit = context.environment.get(SOCKET)
     with _shown(context, watched) as shown:
-        yield UnitStatus(shown, unit, context.clock.now, watched.past) if unit else shown
+        yield UnitStatus(shown, unit, context.clock.now) if unit else shown
 
 
 @contextmanager

@@ -71,6 +71,7 @@ from orchestrator.model.event import (
     WaveFinished,
     WaveStarted,
     WorkDone,
+    asked_to_stop,
     node_phase,
     run_phase,
 )
@@ -222,7 +223,7 @@ def _urgent(situation: Situation) -> Decision | None:
         # All nodes are restarted; the rest is the same as in a stand-down.
         return None
     if state.process.request in (Request.STOP, Request.INTERRUPT):
-        reason = f"asked to stop by {state.process.requested_by}{state.merges_left}"
+        reason = asked_to_stop(state.process.requested_by) + state.merges_left
         return stand_down(state, reason, Outcome.INTERRUPTED)
     timeout = situation.over(limits.TIMEOUT)
     if timeout is not None:

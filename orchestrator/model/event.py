@@ -631,6 +631,11 @@ class Requested:
     event: Literal["requested"] = "requested"
 
 
+def asked_to_stop(by: str) -> str:
+    """The reason of a stand-down that a person asked for; a note on merges may follow."""
+    return f"asked to stop by {by}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingDown:
     """The run stands down: why, and its outcome once everything is restored."""

@@ -21,9 +21,9 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import UntrustedValue, in_path, visible
 from orchestrator.view.advice import advice
+from orchestrator.view.feed import Feed
 from orchestrator.view.progress import left_to_do, not_restored
 from orchestrator.view.report.facts import REPORTED, Facts, facts_of
-from orchestrator.view.reporters import Sentences
 
 _PAGE: Final = b"<!doctype html>"
 """How a page begins: no other file is replaced by one."""
@@ -83,7 +83,7 @@ def _public(records: Sequence[Record], kind: Kind, clean: Callable[[str], str]) 
 
     A sentence is made of the cleaned event: it may be shortened, and half of a secret is not recognized.
     """
-    sentences = Sentences(kind)
+    feed = Feed(kind)
     for record in records:
         event = cleaned(encode_event(record.event), clean)
         said = ""
@@ -91,9 +91,9 @@ def _public(records: Sequence[Record], kind: Kind, clean: Callable[[str], str]) 
             with suppress(
                 JournalError
             ):  # a cleaned name may be no name: the event is shown without a sentence
-                said = sentences(decode_event(event))
+                said = feed.sentence(decode_event(event))
         elif isinstance(record.event, RunStarted):
-            sentences(record.event)  # what a restore lists is said in other words
+            feed.sentence(record.event)  # what a restore lists is said in other words
         yield {"run": clean(record.run), "sequence": record.sequence, "at": record.at, **event, "said": said}
 
 

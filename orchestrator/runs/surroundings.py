@@ -23,8 +23,9 @@ from orchestrator.runs.connection import Connection
 from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import RunEntry
+from orchestrator.view.feed import Feed
 from orchestrator.view.progress import wait_of
-from orchestrator.view.reporters import Sentences, waiting_object
+from orchestrator.view.reporters import waiting_object
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import counted, stamp
 
@@ -115,8 +116,7 @@ class Surrounded:
         warn: Callable[[str], None],
     ) -> None:
         self._reporter, self._clock, self._warn = reporter, clock, warn
-        self._sentences = Sentences(kind)
-        self._events: list[Event] = [record.event for record in past]
+        self._feed = Feed(kind, past)
         self._lost: list[NotNotified] = []
         self._beside: Beside | None = None
 
@@ -128,7 +128,7 @@ class Surrounded:
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""
         self._reporter.events(records)
-        self._events += [record.event for record in records]
+        self._feed.add(records)
         self._with(lambda beside: beside.seen(self._seen(records)))
 
     def waiting(self, state: RunState, decision: Decision) -> None:
@@ -162,7 +162,7 @@ class Surrounded:
         """Send the message of the end, and wait for what is under way, within one deadline."""
         said = ""
         if state.outcome is not None:
-            end = summary(state, state.outcome, self._events, self._clock.now())
+            end = summary(state, state.outcome, self._feed.events, self._clock.now())
             # Templates name the cluster themselves.
             said = "\n".join(summary_lines(end)).removeprefix(f"{end.cluster}: ")
         self._with(lambda beside: beside.end(said))
@@ -170,7 +170,7 @@ class Surrounded:
     def _seen(self, records: Sequence[Record]) -> list[Seen]:
         """The public events that are read: encoding all would delay the resume of a long run by a second."""
         return [
-            Seen(at=record.at, line=_line(record), text=self._sentences(record.event))
+            Seen(at=record.at, line=_line(record), text=self._feed.sentence(record.event))
             for record in records
             if record.event.event in READ
         ]

@@ -30,51 +30,40 @@ from rich.text import Text
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import (
-    ActionConfirmed,
     ActionFailed,
-    AlertsAtStart,
     Deposed,
     Event,
     GateClosed,
     GateOpened,
-    GatesPassed,
-    GoodReading,
     Hold,
-    HoldsCleared,
     LeaseLost,
     NodeRecovered,
-    Notified,
     NotNotified,
-    PhaseEntered,
     Record,
     Requested,
     Rescued,
     SecondFailure,
-    SilenceRenewed,
     StandingDown,
     StoodDown,
     WaveFinished,
 )
-from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import (
     AccessRefused,
     FellSilent,
-    HandoffWaits,
     IndexMerged,
     MergeWarned,
     NotHastened,
     StartFailed,
     TuningMissed,
-    WritesRead,
 )
 from orchestrator.untrusted import visible
-from orchestrator.view.host_words import said_lines
+from orchestrator.view.feed import Feed
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
-from orchestrator.view.reporters import Fresh, Sentences, repeats, said_once
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import clock_time
 
@@ -107,25 +96,6 @@ def live_console(stream: TextIO, environ: Mapping[str, str]) -> Console:
     if environ.get("NO_COLOR"):
         return Console(file=stream, force_terminal=True, color_system=None, highlight=False)
     return Console(file=stream, force_terminal=True, highlight=False)
-
-
-def scrolls(event: Event) -> bool:
-    """Whether an event gets a line above the panel; the panel itself shows the others."""
-    match event:
-        case _ if repeats(event):
-            return False
-        case GoodReading(count=count):
-            return count == 0
-        case ActionConfirmed(output=output):
-            return bool(output.strip())
-        case PhaseEntered(to=to, why=why):
-            return bool(why) or to == NodePhase.REJOINED.value
-        case AlertsAtStart(alerts=alerts):
-            return bool(alerts)
-        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits() | Notified() | SilenceRenewed():
-            return False
-        case _:
-            return True
 
 
 def tone(event: Event) -> str:
@@ -190,13 +160,11 @@ class LiveReporter:
         kind: Kind = Kind.ELASTICSEARCH,
     ) -> None:
         self._console = console
-        self._kind = kind
         self._now = now
         self._seen = seen
         self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
-        self._events: tuple[Event, ...] = tuple(record.event for record in past)
+        self._feed = Feed(kind, past)
         self._latest: tuple[RunState, Decision | None] | None = None
-        self._fresh, self._sentences = Fresh(), Sentences(kind)
         self._to_scroll: deque[_Line] = deque()
         self._scrolled: deque[_Line] = deque(maxlen=_REPEATED_LINES)
         self._size = console.size
@@ -217,13 +185,11 @@ class LiveReporter:
 
     def events(self, records: Sequence[Record]) -> None:
         """Write these events as lines."""
-        # A new tuple instead of an append: the painter may be reading the old one.
-        self._events = (*self._events, *(record.event for record in records))
         self._to_scroll.extend(
-            _Line(time=clock_time(record.at), text=visible(line), style=tone(record.event))
-            for record, text in [(record, self._sentences(record.event)) for record in said_once(records)]
-            if scrolls(record.event) and self._fresh(record.event)
-            for line in (text, *said_lines(record.event))
+            _Line(time=clock_time(line.record.at), text=visible(text), style=tone(line.record.event))
+            for line in self._feed.lines(records)
+            if not line.in_panel
+            for text in (line.text, *line.below)
         )
         self._news.set()
 
@@ -239,7 +205,7 @@ class LiveReporter:
         if not self._close():
             return
         try:
-            for line in summary_lines(summary(state, outcome, self._events, self._now())):
+            for line in summary_lines(summary(state, outcome, self._feed.events, self._now())):
                 self._console.print(Text(visible(line)), soft_wrap=True)
         except (OSError, ValueError) as error:
             self.lost = f"{type(error).__name__}: {error}"
@@ -282,7 +248,7 @@ class LiveReporter:
             decision,
             now=self._now(),
             seen=self._seen(),
-            events=self._events,
+            events=self._feed.events,
         )
         width, height = self._size
         # One column is left free: a terminal that wraps at the last one would break every line in two. The

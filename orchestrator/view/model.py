@@ -16,6 +16,7 @@ from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.view.feed import repeats_request
 from orchestrator.view.phrases import product
 from orchestrator.view.progress import (
     NOTHING_SEEN,
@@ -26,7 +27,6 @@ from orchestrator.view.progress import (
     unrestored,
     wait_of,
 )
-from orchestrator.view.reporters import repeats
 from orchestrator.view.text import counted
 
 STALE: Seconds = 60.0
@@ -238,7 +238,7 @@ def _merges(state: RunState, now: Instant) -> MergesCell | None:
 def _trouble(state: RunState) -> tuple[str, ...]:
     lines = []
     down = state.process.standing_down
-    if down is not None and not repeats(down):  # the row of the request has it
+    if down is not None and not repeats_request(down, state.process.requested_by):  # its row has it
         lines.append(f"Standing down ({down.outcome.value}): {down.reason}")
     if state.process.second_failure is not None:
         lines.append(f"Second failure: {state.process.second_failure}")

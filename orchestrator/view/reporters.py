@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
@@ -11,30 +10,16 @@ from typing import TextIO
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
-from orchestrator.model.action import WriteSettings
-from orchestrator.model.event import (
-    ActionConfirmed,
-    ActionFailed,
-    ActionSent,
-    ClusterSampled,
-    Event,
-    LeaseEvent,
-    PhaseEntered,
-    Record,
-    RestoreBegun,
-    RunStarted,
-    StandingDown,
-)
-from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.event import Event, Record
+from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
-from orchestrator.view.host_words import AboutNode, node_of, said_lines, together
+from orchestrator.view.feed import SIGN_OF_LIFE, Feed
 from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
-from orchestrator.view.progress import Wait, wait_of
+from orchestrator.view.progress import Wait
 from orchestrator.view.summary import refusal_object, summary, summary_lines, summary_object
 from orchestrator.view.text import counted, duration, listed, printed, stamp, stamp_seconds
-from orchestrator.view.words import sentence
 
 
 class Outlet:
@@ -60,113 +45,6 @@ class Outlet:
             self._stream.flush()
         except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self.lost = f"{type(error).__name__}: {error}"
-
-
-SIGN_OF_LIFE: Seconds = 30.0
-"""Minimum interval between two lines of an unchanged wait."""
-
-
-class Pace:
-    """Decides when a wait gets a line: when its kind changes, else as a sign of life.
-
-    Different numbers are the same wait: "28 of 30 nodes" after "27 of 30".
-
-    Args:
-        every: seconds between two signs of life.
-    """
-
-    def __init__(self, every: Seconds = SIGN_OF_LIFE) -> None:
-        self._every = every
-        self._shown: tuple[object, ...] | None = None
-        self._at: Instant = 0.0
-
-    def due(self, state: RunState, wait: Wait, now: Instant) -> bool:
-        """Whether to show the wait now; if so, it counts as shown."""
-        shown = (
-            state.phase,
-            state.wave.number if state.wave else 0,
-            re.sub(r"\d+", "#", wait.awaited),
-            tuple(hold.predicate for hold in wait.holds),
-        )
-        if shown == self._shown and now - self._at < self._every:
-            return False
-        self._shown, self._at = shown, now
-        return True
-
-    def reset(self, now: Instant) -> None:
-        """Record that other output was just shown, which is a sign of life too."""
-        self._at = now
-
-
-def repeats(event: Event) -> bool:
-    """Whether an event has no line: another line says the same to people, or it is only for the report."""
-    match event:
-        case ClusterSampled():
-            return True
-        case StandingDown(outcome=Outcome.INTERRUPTED, reason=reason):
-            return "; " not in reason  # merges that continue in the cluster are named there alone
-        case PhaseEntered(node=None, to=to):
-            return to == Phase.STANDING_DOWN.value
-        case ActionSent(action=WriteSettings()) | ActionConfirmed(action=WriteSettings(), output=""):
-            return True
-        case _:
-            return False
-
-
-def said_once(records: Sequence[Record]) -> list[Record]:
-    """Records of one step for people: nodes on which the same failed are one record, with all their names."""
-    about = [one.event for one in records if isinstance(one.event, AboutNode) and node_of(one.event)]
-    merged = {id(first): event for first, event in together(about)}
-    left_out = {id(event) for event in about} - merged.keys()
-    return [
-        replace(record, event=merged.get(id(record.event), record.event))
-        for record in records
-        if id(record.event) not in left_out
-    ]
-
-
-class Fresh:
-    """Leaves out an action that is only sent again, as every few seconds while a stop does not end."""
-
-    def __init__(self) -> None:
-        self._actions: list[Event] = []
-
-    def __call__(self, event: Event) -> bool:
-        """Whether the event gets a line: not if the same was said since the last event of another kind."""
-        if repeats(event) or event in self._actions:
-            return False
-        if isinstance(event, ActionSent | ActionConfirmed | ActionFailed):
-            self._actions.append(event)
-        else:
-            self._actions.clear()
-        return True
-
-
-class Sentences:
-    """The events of a run as sentences, one after the other.
-
-    A run that restores the changes of another one begins with what that run's record lists. None of it is
-    done now, and the sentences show that.
-    """
-
-    def __init__(self, kind: Kind = Kind.ELASTICSEARCH) -> None:
-        self._kind = kind
-        self._listed_of: str | None = None
-
-    def __call__(self, event: Event) -> str:
-        """The sentence of the next event."""
-        if isinstance(event, RunStarted):
-            self._listed_of = event.repairs
-        elif isinstance(event, RestoreBegun):
-            self._listed_of = None
-        elif self._listed_of is not None and not isinstance(event, LeaseEvent):
-            return f"listed in the record of run {self._listed_of}: {sentence(event, self._kind)}"
-        return sentence(event, self._kind)
-
-
-def record_line(record: Record, sentences: Sentences) -> str:
-    """A journal record as one line: RFC 3339 time in UTC, then what happened."""
-    return f"{stamp_seconds(record.at)} {sentences(record.event)}"
 
 
 def wait_in_words(state: RunState, wait: Wait, now: Instant, *, of: int = 0) -> str:
@@ -197,7 +75,7 @@ class LineReporter:
         kind: kind of cluster, which has its own words.
         past: records of earlier attempts at the run, for its summary.
         simulated: the run is a rehearsal, which cannot be resumed.
-        pace: decides which waits are worth a line.
+        every: seconds between two signs of life of a wait.
     """
 
     def __init__(
@@ -208,37 +86,31 @@ class LineReporter:
         kind: Kind = Kind.ELASTICSEARCH,
         past: Sequence[Record] = (),
         simulated: bool = False,
-        pace: Pace | None = None,
+        every: Seconds = SIGN_OF_LIFE,
     ) -> None:
-        self._out = Outlet(stream)
-        self._sentences, self._simulated = Sentences(kind), simulated
-        self._now = now
-        self._pace, self._fresh = pace or Pace(), Fresh()
-        self._events: list[Event] = [record.event for record in past]
+        self._out, self._feed = Outlet(stream), Feed(kind, past, every=every)
+        self._now, self._simulated = now, simulated
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one line per event, unless another event says the same."""
-        self._events += [record.event for record in records]
-        for record in said_once(records):
-            line = record_line(record, self._sentences)
-            if self._fresh(record.event):
-                self._out.line(line)
-                for said in said_lines(record.event):
-                    self._out.line(f"{stamp_seconds(record.at)} {said}")
+        for line in self._feed.lines(records):
+            self._out.line(str(line))
+            for said in line.below:
+                self._out.line(f"{stamp_seconds(line.record.at)} {said}")
         if records:
-            self._pace.reset(self._now())
+            self._feed.alive(self._now())
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """Write the current wait if it has changed, or as a sign of life."""
         now = self._now()
-        wait = wait_of(state, decision, now)
-        if wait is not None and self._pace.due(state, wait, now):
+        wait = self._feed.wait(state, decision, now)
+        if wait is not None:
             for line in waiting_lines(state, wait, now):
                 self._out.line(line)
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
         """Write the end."""
-        end = replace(summary(state, outcome, self._events, self._now()), simulated=self._simulated)
+        end = replace(summary(state, outcome, self._feed.events, self._now()), simulated=self._simulated)
         for line in summary_lines(end):
             self._out.line(line)
 
@@ -276,7 +148,7 @@ class JsonReporter:
         now: the run's clock.
         encode: the journal's encoder of events, so that both use the same names.
         past: records of earlier attempts at the run, for its summary.
-        pace: decides which waits are worth a line.
+        every: seconds between two signs of life of a wait.
     """
 
     def __init__(
@@ -286,32 +158,29 @@ class JsonReporter:
         encode: Encode,
         *,
         past: Sequence[Record] = (),
-        pace: Pace | None = None,
+        every: Seconds = SIGN_OF_LIFE,
     ) -> None:
-        self._out = Outlet(stream)
-        self._now = now
-        self._encode = encode
-        self._pace = pace or Pace()
-        self._events: list[Event] = [record.event for record in past]
+        self._out, self._feed = Outlet(stream), Feed(past=past, every=every)
+        self._now, self._encode = now, encode
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one object per event; `sequence` is its place in the journal."""
+        self._feed.add(records)
         for record in records:
-            self._events.append(record.event)
             payload = {"sequence": record.sequence, **self._encode(record.event)}
             self._out.line(json_line(payload, at=record.at, run=record.run))
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """Write the current wait if it has changed, or as a sign of life."""
         now = self._now()
-        wait = wait_of(state, decision, now)
-        if wait is not None and self._pace.due(state, wait, now):
+        wait = self._feed.wait(state, decision, now)
+        if wait is not None:
             self._out.line(json_line(waiting_object(state, wait, now), at=now, run=state.run or None))
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
         """Write the summary, which is the last line."""
         now = self._now()
-        end = summary(state, outcome, self._events, now)
+        end = summary(state, outcome, self._feed.events, now)
         self._out.line(json_line(summary_object(end), at=now, run=state.run or None))
 
     def refused(self, message: str, exit_code: ExitCode) -> None:

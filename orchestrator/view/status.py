@@ -18,6 +18,7 @@ from orchestrator.model.reading import Instant
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.advice import advice
 from orchestrator.view.cluster_now import ClusterNow, restoring_lines
+from orchestrator.view.feed import Feed
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence, work_of
@@ -28,7 +29,6 @@ from orchestrator.view.progress import (
     still_recovering,
     wait_of,
 )
-from orchestrator.view.reporters import Fresh, Sentences, record_line
 from orchestrator.view.text import duration, listed, nodes_of, stamp, stamp_seconds
 
 _LEFT_SHOWN = 20
@@ -58,9 +58,8 @@ def status_text(
         restored: whether another run has restored its changes, which its own journal does not show.
         cluster: its changes compared with the cluster; None if they were not.
     """
-    fresh, sentences = Fresh(), Sentences(state.begun.policy.kind)
-    lines_of = [(record_line(one, sentences), fresh(one.event)) for one in records]
-    shown = [line for line, is_fresh in lines_of if is_fresh][-LAST_RECORDS:]
+    feed = Feed(state.begun.policy.kind)
+    shown = [str(line) for one in records for line in feed.lines([one])][-LAST_RECORDS:]
     last = records[-1].at if records else state.in_phase.since
     lines = [
         f"run {state.run} on {state.begun.cluster}{_task(state)}: {_where(state)}",

@@ -8,13 +8,13 @@ from typing import Final
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
-from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant
 from orchestrator.ports import Reporter
 from orchestrator.untrusted import one_line
-from orchestrator.view.progress import wait_of
-from orchestrator.view.reporters import Pace, wait_in_words
+from orchestrator.view.feed import Feed
+from orchestrator.view.reporters import wait_in_words
 
 SOCKET: Final = "NOTIFY_SOCKET"
 """The variable that systemd sets for a unit with `NotifyAccess=`."""
@@ -29,39 +29,28 @@ class UnitStatus:
         reporter: shows the run.
         address: of systemd's socket: a path, or a name after `@`.
         now: the run's clock.
-        past: records of earlier attempts at the run.
     """
 
-    def __init__(
-        self, reporter: Reporter, address: str, now: Callable[[], Instant], past: Sequence[Record] = ()
-    ) -> None:
-        self._reporter, self._now, self._pace = reporter, now, Pace()
+    def __init__(self, reporter: Reporter, address: str, now: Callable[[], Instant]) -> None:
+        self._reporter, self._now, self._feed = reporter, now, Feed()
         self._address: str | None = f"\0{address[1:]}" if address.startswith("@") else address
-        self._planned = 0
-        self._heed(past)
 
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""
         self._reporter.events(records)
-        self._heed(records)
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """A decision was made."""
         self._reporter.waiting(state, decision)
         now = self._now()
-        wait = wait_of(state, decision, now)
-        if wait is not None and self._pace.due(state, wait, now):
-            self._send(wait_in_words(state, wait, now, of=self._planned))
+        wait = self._feed.wait(state, decision, now)
+        if wait is not None:
+            self._send(wait_in_words(state, wait, now, of=len(state.begun.planned)))
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
         """The run has ended."""
         self._reporter.finished(state, outcome)
         self._send(f"ended: {outcome.value}")
-
-    def _heed(self, records: Sequence[Record]) -> None:
-        for record in records:
-            if isinstance(record.event, RunStarted):
-                self._planned = len(record.event.planned)
 
     def _send(self, text: str) -> None:
         """Send it. After an error nothing is sent any more: a run needs no status."""

@@ -29,7 +29,7 @@ from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.view.live import LiveReporter
-from orchestrator.view.reporters import LineReporter, Pace
+from orchestrator.view.reporters import LineReporter
 from orchestrator.view.status import status_text
 from tests.fakes.riak_rings import claimed
 from tests.simulation.play import killed, play, run
@@ -224,7 +224,7 @@ class Everything:
 
         console = Console(file=self.text, force_terminal=True, width=160)
         self.views = [
-            LineReporter(self.text, now, kind=Kind.RIAK, pace=Pace(0.0)),
+            LineReporter(self.text, now, kind=Kind.RIAK, every=0.0),
             LiveReporter(console, now, kind=Kind.RIAK),
         ]
 

@@ -30,7 +30,6 @@ from orchestrator.view.reporters import (
     LineReporter,
     Narrator,
     Outlet,
-    Pace,
     Rehearsed,
     json_line,
     rehearsed_lines,
@@ -126,9 +125,9 @@ def _play(
 def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context) -> Reporter:
     """Plain lines even on a terminal: hours pass in seconds, too fast for a panel."""
     if context.output is Output.JSON:
-        return JsonReporter(context.out, rehearsal.now, encode_event, pace=Pace(_SIGN_OF_LIFE))
+        return JsonReporter(context.out, rehearsal.now, encode_event, every=_SIGN_OF_LIFE)
     kind = started.policy.kind
-    return LineReporter(context.out, rehearsal.now, kind=kind, simulated=True, pace=Pace(_SIGN_OF_LIFE))
+    return LineReporter(context.out, rehearsal.now, kind=kind, simulated=True, every=_SIGN_OF_LIFE)
 
 
 def _not_simulated(rehearsal: Rehearsal, started: RunStarted, seen: Observation) -> Sequence[Hold]:

@@ -43,7 +43,8 @@ from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
-from orchestrator.view.live import LiveReporter, scrolls, wants_live
+from orchestrator.view.feed import Feed
+from orchestrator.view.live import LiveReporter, wants_live
 from orchestrator.view.model import Screen, recovery_of, screen_of, seconds_left
 from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
 from orchestrator.view.progress import ListeningCluster, Seen
@@ -112,7 +113,8 @@ def lines_of(*events: Event) -> list[str]:
     """What is written without a terminal, and which of the events scroll by in the live view."""
     out = io.StringIO()
     LineReporter(out, lambda: samples.t0).events(samples.records(events))
-    return [*out.getvalue().splitlines(), f"scroll: {', '.join(one.event for one in events if scrolls(one))}"]
+    scrolled = [one.record.event.event for one in Feed().lines(samples.records(events)) if not one.in_panel]
+    return [*out.getvalue().splitlines(), f"scroll: {', '.join(scrolled)}"]
 
 
 def views() -> Iterator[tuple[str, object]]:

@@ -13,10 +13,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.view.live import live_console, scrolls, tone
+from orchestrator.view.feed import Feed
+from orchestrator.view.live import live_console, tone
 from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
 from orchestrator.view.text import clock_time
-from orchestrator.view.words import sentence
 from tests.unit.view.moments import NAMES, Moment, moments
 
 Golden = Callable[[str, str], None]
@@ -72,8 +72,8 @@ def test_the_picture_of_the_documentation_is_of_today() -> None:
     )
     drawn = panel(moment.screen, width - 1, height=height)
     room = height - len(console.render_lines(drawn)) - 1
-    for record in [one for one in moment.records if scrolls(one.event)][-room:]:
-        words = (f"{clock_time(record.at)} ", "dim"), (sentence(record.event), tone(record.event))
+    for line in [one for one in Feed().lines(moment.records) if not one.in_panel][-room:]:
+        words = (f"{clock_time(line.record.at)} ", "dim"), (line.text, tone(line.record.event))
         console.print(Text.assemble(*words, no_wrap=True, overflow="ellipsis"))
     console.print(drawn)
     svg = console.export_svg(title="orchestrate restart --cluster prod")

@@ -16,10 +16,11 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, OnFailure, TunableState, Verdict
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.work_event import InstallEnded, StartFailed, TuningMissed
+from orchestrator.view.feed import said_once
 from orchestrator.view.host_words import start_failures
-from orchestrator.view.reporters import Sentences, record_line, said_once
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.tuning import by_reason_lines, state_rows
+from orchestrator.view.words import sentence
 from tests.unit.view import samples
 
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in (1, 2, 3))
@@ -28,7 +29,7 @@ NODES = (ES1, ES2, ES3)
 
 def lines_of(*events: Event) -> list[str]:
     records = [Record(run="r", sequence=n, at=0.0, event=event) for n, event in enumerate(events, 1)]
-    return [record_line(one, Sentences()).partition(" ")[2] for one in said_once(records)]
+    return [sentence(one.event) for one in said_once(records)]
 
 
 def stop_failed(node: NodeName, why: str) -> ActionFailed:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.situation import Decision
-from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import Watch
 from orchestrator.model.phase import Outcome
 from orchestrator.view.reporters import LineReporter
@@ -37,14 +36,14 @@ class Unit:
     def __init__(self, address: str) -> None:
         self.out, self.at = io.StringIO(), samples.t0 + 120
         shown = LineReporter(self.out, lambda: self.at)
-        started = next(one for one in samples.examples() if isinstance(one, RunStarted))
-        past = samples.records([replace(started, planned=(samples.ES,) * 10)])
-        self.status = UnitStatus(shown, address, lambda: self.at, past)
+        self.status = UnitStatus(shown, address, lambda: self.at)
+        state = samples.run_state()
+        self.state = replace(state, begun=replace(state.begun, planned=(samples.ES,) * 10))
 
     def waits(self, what: str, after: float = 0.0, holds: Any = ()) -> None:
         self.at += after
         watch = Watch(until=0.0, for_people=what)
-        self.status.waiting(samples.run_state(), Decision(holds=holds, watch=watch))
+        self.status.waiting(self.state, Decision(holds=holds, watch=watch))
 
     def ends(self) -> None:
         self.status.finished(samples.run_state(), Outcome.DONE)

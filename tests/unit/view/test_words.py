@@ -27,10 +27,10 @@ from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import BOOT, TunableState, Verdict
 from orchestrator.model.work_event import TuningApplied
 from orchestrator.untrusted import one_line, visible
-from orchestrator.view.live import scrolls, tone
+from orchestrator.view.feed import Feed
+from orchestrator.view.live import tone
 from orchestrator.view.phrases import OUTCOMES
-from orchestrator.view.reporters import Sentences, record_line
-from orchestrator.view.text import duration, listed, setting, size, stamp
+from orchestrator.view.text import duration, listed, setting, size, stamp, stamp_seconds
 from orchestrator.view.words import action_sentence, sentence
 from tests.unit.view import samples
 
@@ -48,9 +48,8 @@ def test_every_event_and_action_has_a_plain_line(subtests: pytest.Subtests, gold
             assert line.isascii()
             assert line.isprintable()
             assert "=" not in line.replace("->", ""), "a repr is no sentence"
-            assert isinstance(scrolls(one), bool)
             assert tone(one)
-    lines = [record_line(record, Sentences()) for record in samples.records(examples)]
+    lines = [f"{stamp_seconds(record.at)} {sentence(record.event)}" for record in samples.records(examples)]
     golden("lines.txt", "\n".join(lines) + "\n")
     assert set(OUTCOMES) == set(Outcome)
 
@@ -109,7 +108,7 @@ def test_what_a_record_lists_is_said_to_be_listed() -> None:
     taken = LeaseTaken(epoch=2, holder="ann@b", takeover=True, takes_over="dead-1")
     begun = RestoreBegun(operator="ann", host="b", takes_over="dead-1")
     for repairs in ("dead-1", None):
-        sentences = Sentences()
+        sentences = Feed().sentence
         sentences(replace(samples.run_state().begun, repairs=repairs))
         said = [sentences(event) for event in (taken, *replayed)]
         listed = "listed in the record of run dead-1: " if repairs else ""
