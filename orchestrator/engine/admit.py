@@ -23,7 +23,7 @@ from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.waves import machines_of, next_wave
 from orchestrator.model.action import SetReplicas
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import GATES_OPEN, Event, Hold, HoldsCleared
+from orchestrator.model.event import GATES_OPEN, HELD_BY, Event, Hold, HoldsCleared
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave, ZeroReplicas
@@ -241,7 +241,7 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     may_clear = away or situation.unread_for_now
     hopeless = not may_clear and any(hold.predicate in lasting for hold in refused)
     if situation.readable and state.untouched and hopeless:
-        return stand_down(state, f"held by {first}", Outcome.HELD, *news)
+        return stand_down(state, HELD_BY + first, Outcome.HELD, *news)
     late = overdue(situation, refused)
     if late is not None:
         return stand_down(state, late, Outcome.HELD, *news)

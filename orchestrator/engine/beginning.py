@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from orchestrator.engine.admit import ABSENCE, cured, pending_machines, question_of, refusals
 from orchestrator.engine.kinds.predicates import Predicate, aggregated, hold_in_brief, holds
@@ -13,9 +12,6 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, Hold, node_phase
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Wave
-
-COULD_NOT_FINISH: Final = "it could not finish, so it does not begin"
-"""How the message of a run begins that admission refused; its holds follow."""
 
 
 def has_not_begun(state: RunState) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Final
 
-from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.estimate import (
     PastTimes,
     correction,
@@ -191,7 +190,7 @@ class _Play:
         """The predicates for which the run does not begin, since waiting cannot clear them."""
         down = _stand_down(decision)
         if down is not None and down.outcome is Outcome.HELD:
-            whole = down.reason.startswith(COULD_NOT_FINISH)
+            whole = down.never_began
             yield from (hold.predicate for hold in refusals if whole or hold.predicate in self._never_pass)
 
     def _give_lives(self) -> None:

@@ -55,6 +55,7 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName, ShardCopy
 from orchestrator.model.event import (
+    COULD_NOT_FINISH,
     Event,
     GoodReading,
     Hold,
@@ -457,7 +458,7 @@ def _cannot_begin(situation: Situation) -> Decision | None:
     if not lasting:
         return None
     more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""
-    reason = f"{beginning.COULD_NOT_FINISH}: {hold_in_words(lasting[0])}{more}"
+    reason = f"{COULD_NOT_FINISH}: {hold_in_words(lasting[0])}{more}"
     return stand_down(state, reason, Outcome.HELD, *admit.of_predicates(lasting))
 
 

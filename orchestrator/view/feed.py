@@ -1,4 +1,4 @@
-"""The feed of a run's events under every reporter: what was before, and which events get a line for people."""
+"""The feed of a run's events under every reporter: what was before, and which of them get a line."""
 
 from __future__ import annotations
 

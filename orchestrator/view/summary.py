@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.estimate import whole_turns
 from orchestrator.engine.left_over import grouped, recorded, texts
 from orchestrator.engine.merge_state import MergeProgress
@@ -17,6 +16,7 @@ from orchestrator.errors import ExitCode
 from orchestrator.model.action import NOT_ABSENT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
+    COULD_NOT_FINISH,
     Event,
     Hold,
     NodeRecovered,
@@ -24,6 +24,7 @@ from orchestrator.model.event import (
     RunFinished,
     RunResumed,
     SettingRestored,
+    StandingDown,
     StoodDown,
 )
 from orchestrator.model.phase import VERSION, NodePhase, Outcome
@@ -79,6 +80,7 @@ class Summary:
         not_upgraded: nodes that still need it, or a step of it.
         start_failures: why nodes did not start.
         refused: whether the cluster refused its credentials at the end.
+        down: why it stood down, if `message` begins with that; None otherwise.
         state: the state database, as after `--state`; empty for the usual place.
     """
 
@@ -110,6 +112,7 @@ class Summary:
     not_upgraded: tuple[NodeName, ...] = ()
     start_failures: tuple[StartFailed, ...] = ()
     refused: bool = False
+    down: StandingDown | None = None
     state: str = ""
     left_lines: tuple[str, ...] = ()
 
@@ -130,6 +133,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     checked = {name for name, node in state.nodes.items() if node.undo}
     checked -= {node.name for node in (*state.wave_nodes, *state.recovering_nodes)}
     back = names.get(NodePhase.REJOINED, [])
+    message, down = (finished.message if finished else "") or state.message, state.process.standing_down
     return Summary(
         run=state.run,
         cluster=state.begun.cluster,
@@ -143,7 +147,8 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         holds=state.in_phase.holds or (state.process.held_by if outcome is Outcome.HELD else ()),
         left=texts(left),
         left_lines=grouped(left),
-        message=(finished.message if finished else "") or state.message,
+        message=message,
+        down=down if down is not None and message.startswith(down.reason) else None,
         unchecked=tuple(name for name in back if name not in checked),
         unserved=tuple(name for name in back if name in checked),
         repairs=state.begun.repairs is not None,
@@ -271,9 +276,10 @@ def summary_lines(end: Summary) -> list[str]:
     lines += [f"  NOT RESTORED: {item}" for item in end.left_lines or end.left]
     if end.no_longer_absent:
         lines.append(f"  {NOT_ABSENT}: {listed(end.no_longer_absent)}")
-    if end.holds and end.message.startswith(COULD_NOT_FINISH):
+    down = end.down if end.holds else None  # the holds already say it
+    if down is not None and down.never_began:
         lines.append(f"  {COULD_NOT_FINISH}")
-    elif end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it
+    elif end.message and not (down is not None and down.names_hold):
         lines.append(f"  {end.message}")
     run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
     step = advice(run, failed=end.failed, left=bool(end.left), refused=end.refused, state=end.state)

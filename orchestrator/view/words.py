@@ -47,7 +47,7 @@ def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: 
         case ev.Requested(request=request, by=by):
             return request_sentence(request, one_line(by))
         case ev.StandingDown(reason=reason, outcome=outcome):
-            said = one_line(reason, _BRIEF) if reason.startswith("held by ") else one_line(reason)
+            said = one_line(reason, _BRIEF) if event.names_hold else one_line(reason)
             return f"standing down ({outcome.value}): {said}"
         case ev.StoodDown():
             return _stood_down(event)

@@ -12,13 +12,12 @@ from typing import Final
 import orjson
 import pytest
 
-from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, value_today
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.action import action_name
 from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.event import Hold, WaveStarted
+from orchestrator.model.event import COULD_NOT_FINISH, Hold, WaveStarted
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import DisabledPredicate, Policy, Wave

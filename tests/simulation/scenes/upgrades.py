@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.beginning import COULD_NOT_FINISH
-from orchestrator.model.event import WaveStarted
+from orchestrator.model.event import COULD_NOT_FINISH, WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import (

@@ -21,6 +21,7 @@ from orchestrator.model.event import (
     RunFinished,
     RunResumed,
     SettingRestored,
+    StandingDown,
 )
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome
@@ -172,10 +173,9 @@ def summaries() -> Iterator[tuple[str, object]]:
     what = f"{hold.predicate}: {hold.subject}: {hold.evidence}"
     cannot = "it could not finish, so it does not begin"
     for holds, begins in (((hold,), "held by "), ((hold,), f"{cannot}: "), ((), "held by ")):
-        yield (
-            "what held it is there once",
-            _end(samples.run_state(holds=holds, message=begins + what), Outcome.HELD),
-        )
+        down = StandingDown(reason=begins + what, outcome=Outcome.HELD)
+        state = samples.run_state(holds=holds, message=down.reason, standing_down=down)
+        yield "what held it is there once", _end(state, Outcome.HELD)
     notes = [(Level.PERSISTENT, NOT_ABSENT), (Level.TRANSIENT, NOT_ABSENT)]
     restored = [SettingRestored(level=level, key="a.b", value="2", note=note) for level, note in notes]
     other = SettingRestored(level=Level.PERSISTENT, key="c.d", value=None, note="changed meanwhile")
