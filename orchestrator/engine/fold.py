@@ -15,7 +15,7 @@ from orchestrator.engine import late_stop, succession
 from orchestrator.engine.grid import check_node_step
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_run_step
-from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, NodeProgress, Nodes, ShardTaken
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, NodeProgress, Nodes, ShardTaken
 from orchestrator.engine.state import (
     CLUSTER,
     STANDSTILL_SECONDS,
@@ -573,7 +573,7 @@ def _less_accepted_stop(doubt: Doubt | None) -> Doubt | None:
 
 def _rescued(state: RunState) -> RunState:
     """Nodes of the wave that are down are only brought up."""
-    down = (replace(node, goal=Goal.BRING_UP) for node in state.wave_nodes if node.phase in IN_HAND)
+    down = (replace(node, goal=Goal.BRING_UP) for node in state.wave_nodes if node.phase in MAY_BE_DOWN)
     return replace(state, nodes=state.nodes.changed(*down))
 
 

@@ -73,7 +73,7 @@ class Limit(Generic[_About]):
 
 def _unless_merging(state: RunState) -> Iterable[None]:
     """Merges in progress end first, within their own limit."""
-    return () if state.phase is Phase.MERGING and state.merging.in_hand else (None,)
+    return () if state.phase is Phase.MERGING and state.merging.in_progress else (None,)
 
 
 def _in(*phases: NodePhase) -> Callable[[RunState], Iterable[NodeProgress]]:
@@ -163,7 +163,7 @@ MERGE: Final = Limit(
     _of_merge,
     lambda state, _: None if state.begun.policy.merge is None else state.begun.policy.merge.deadline,
     _says("`force_merge.deadline` for each merge", Phase.MERGING),
-    lambda state: state.merging.in_hand,
+    lambda state: state.merging.in_progress,
 )
 # The copies after the merges.
 SETTLING: Final = Limit(_entered, "recover", _says("`recover`", Phase.MERGED))

@@ -44,7 +44,7 @@ class MergeProgress:
         return self.due and self.begun is None and not self.ended
 
     @property
-    def in_hand(self) -> bool:
+    def in_progress(self) -> bool:
         """Whether its merge was begun and has not been seen to its end."""
         return self.begun is not None and not self.ended
 
@@ -59,9 +59,9 @@ class Merging:
     settled: bool = False  # the copies have settled after the merges; what is left is the restart
 
     @property
-    def in_hand(self) -> tuple[MergeProgress, ...]:
+    def in_progress(self) -> tuple[MergeProgress, ...]:
         """Merges under way, or to be seen to their end."""
-        return tuple(one for one in self.indices.values() if one.in_hand)
+        return tuple(one for one in self.indices.values() if one.in_progress)
 
     @property
     def pending(self) -> tuple[MergeProgress, ...]:
@@ -71,11 +71,11 @@ class Merging:
     @property
     def unfinished(self) -> tuple[MergeProgress, ...]:
         """Those that are due and not seen to their end, in order."""
-        return tuple(one for one in self.indices.values() if one.pending or one.in_hand)
+        return tuple(one for one in self.indices.values() if one.pending or one.in_progress)
 
     def left_by(self, resume: str) -> str:
         """A note on merges that a run leaves behind, and the command that resumes it; empty for none."""
-        names = [one.target.index for one in self.in_hand]
+        names = [one.target.index for one in self.in_progress]
         if not names:
             return ""
         them = ", ".join(names)

@@ -111,7 +111,7 @@ class NodeProgress:
 GOING_UP_OR_DOWN: Final = frozenset({NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING})
 """Phases in which a node is being restarted now."""
 
-IN_HAND: Final = GOING_UP_OR_DOWN | {NodePhase.FAILED}
+MAY_BE_DOWN: Final = GOING_UP_OR_DOWN | {NodePhase.FAILED}
 """Phases in which a node may be down because of the run, so that it has to be started."""
 
 FINAL_NODE_PHASES: Final = frozenset({NodePhase.RECOVERED, NodePhase.SKIPPED})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.engine import late_stop
-from orchestrator.engine.progress import IN_HAND, Mark
+from orchestrator.engine.progress import MAY_BE_DOWN, Mark
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.lease import LeaseRecord, NodeInHand
@@ -33,7 +33,7 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
                 owed=in_order(node.owed),
             )
             for node in state.nodes.of(Mark.AWAKE)
-            if node.phase in IN_HAND or late_stop.may_be_done(state, node)
+            if node.phase in MAY_BE_DOWN or late_stop.may_be_done(state, node)
         ),
         out_of_service=out,
         hooks_of=(state.begun.hooks_of or own) if out else None,

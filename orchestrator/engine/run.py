@@ -20,7 +20,7 @@ from orchestrator.engine.kinds.predicates import by_same_reason, hold_in_brief, 
 from orchestrator.engine.left_over import left_over, texts
 from orchestrator.engine.node import is_next, next_to, rejoined, stirring, turn
 from orchestrator.engine.phases import READS
-from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, Mark, NodeProgress
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark, NodeProgress
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -182,7 +182,7 @@ def _members(situation: Situation) -> tuple[Event, ...]:
     state, view = situation.state, situation.view
     if view is None or state.baseline is None or state.phase not in _WATCHED:
         return ()
-    known = {node.name for node in state.nodes_in(*IN_HAND)}
+    known = {node.name for node in state.nodes_in(*MAY_BE_DOWN)}
     present, absent = view.members, state.process.absent
     missing = tuple(
         name
@@ -242,7 +242,7 @@ def _urgent(situation: Situation) -> Decision | None:
         now_or_later = then if lost is None else f"it cannot be enabled, {lost.refusal.sentence}"
         reason = f"allocation was disabled for {withheld_for:.0f} s: {now_or_later}"
         return stand_down(state, reason, Outcome.FAILED)
-    if state.recovering or state.merging.in_hand:
+    if state.recovering or state.merging.in_progress:
         return None  # recoveries and merges finish before a pause
     if state.phase in _NOTHING_DOWN or (state.phase is Phase.SETTLED and not state.wave):
         return _pause(situation)
@@ -878,7 +878,7 @@ def standing_down(situation: Situation) -> Decision:
     if state.process.deposed is not None:
         return _end(situation)
     late = situation.over(limits.STANDING_DOWN) is not None
-    if situation.view is None and (state.unrestored.anything or state.in_hand):
+    if situation.view is None and (state.unrestored.anything or state.in_turn):
         if late:
             return _end(situation)
         whom = "a node that answers" if policy.kind is Kind.RIAK else "a master"
@@ -893,7 +893,7 @@ def standing_down(situation: Situation) -> Decision:
 
 def _undo(situation: Situation, *, late: bool) -> Decision | None:
     """The `after_recovery` hooks that are due; after the limit, also for nodes that were not seen back."""
-    owing = [node for node in situation.state.nodes.of(Mark.UNDOES) if node.phase not in IN_HAND]
+    owing = [node for node in situation.state.nodes.of(Mark.UNDOES) if node.phase not in MAY_BE_DOWN]
     seen = [node for node in owing if late or is_next(Move.UNDO, situation, node)]
     hooks = recover.hooks_after(situation, seen)
     if hooks is not None:

@@ -34,12 +34,12 @@ def sight(situation: Situation, node: NodeProgress) -> Sight:
     if open_:
         return Sight.DOUBT
     member = situation.member(node.name)
-    in_hand = node.phase in GOING_UP_OR_DOWN
+    moving = node.phase in GOING_UP_OR_DOWN
     runs = service is ServiceState.RUNNING
     if lives_on(situation, node):
-        return Sight.SAME if runs or not in_hand else Sight.UNKNOWN
+        return Sight.SAME if runs or not moving else Sight.UNKNOWN
     if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
-        certain = runs or not in_hand or node.doubt is None
+        certain = runs or not moving or node.doubt is None
         return Sight.NEW if certain else Sight.UNKNOWN
     if service in (ServiceState.RUNNING, ServiceState.STARTING):
         return Sight.COMING

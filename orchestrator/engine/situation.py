@@ -343,7 +343,7 @@ def _hosts_needed(state: RunState, hosts: Hosts, asked: frozenset[NodeName] | No
         case Hosts.ABSENT:
             return late
         case Hosts.OURS:
-            return frozenset(node.name for node in state.in_hand) | late
+            return frozenset(node.name for node in state.in_turn) | late
 
 
 def _likely(state: RunState) -> frozenset[NodeName]:

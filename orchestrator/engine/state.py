@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.engine.merge_state import Merging
-from orchestrator.engine.progress import IN_HAND, NodeProgress, Nodes, ShardTaken
+from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress, Nodes, ShardTaken
 from orchestrator.model import event as ev
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName
@@ -339,9 +339,9 @@ class RunState:
         return max(back) if self.begun.policy.overlap_recovery and back else self.in_phase.since
 
     @property
-    def in_hand(self) -> tuple[NodeProgress, ...]:
-        """Nodes that this run has touched and not finished: ours to bring up."""
-        return self.nodes_in(*IN_HAND, NodePhase.REJOINED)
+    def in_turn(self) -> tuple[NodeProgress, ...]:
+        """Nodes whose turn has begun and is not over: the run has to bring them up."""
+        return self.nodes_in(*MAY_BE_DOWN, NodePhase.REJOINED)
 
     @property
     def unfinished(self) -> tuple[NodeName, ...]:

@@ -89,7 +89,7 @@ def resumed(state: RunState, event: RunResumed, at: Instant) -> RunState:
     accepted = state.accepted_alerts.union(event.accept_alerts)
     state = replace(state, process=replace(state.process, resumed=True), accepted_alerts=accepted)
     state = replace(state, nodes=Nodes(_taken_up(node, event) for node in state.nodes.values()))
-    ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
+    ours = tuple(node for node in state.in_turn if node.phase is not NodePhase.FAILED)
     if not ours:
         # Nothing is down or recovers by us: a wave that was chosen is chosen again, under all predicates.
         return replace(state, phase=Phase.PREPARING, wave=None, recovering=(), overlapping=None, taken={})

@@ -198,13 +198,13 @@ def _merge(name: str, uuid: str, policy: MergePolicy) -> ForceMerge:
     return ForceMerge(index=name, index_uuid=uuid, max_segments=policy.max_segments)
 
 
-def _in_hand(situation: Situation, policy: MergePolicy) -> list[_Merge]:
+def _in_progress(situation: Situation, policy: MergePolicy) -> list[_Merge]:
     """The merges under way, or to be seen to their end."""
     bulk = situation.seen.bulk
     indices: Mapping[str, BulkIndex] = {} if isinstance(bulk, Unknown) else bulk.indices
     return [
         _Merge(situation=situation, policy=policy, one=one, index=indices.get(one.target.index_uuid))
-        for one in situation.state.merging.in_hand
+        for one in situation.state.merging.in_progress
     ]
 
 
@@ -235,7 +235,7 @@ def merging(situation: Situation) -> Decision:
     ended = tuple(_ended(situation, bulk, policy))
     if ended or (due and looked >= _WRITES_SECONDS):
         return note(*ended, *(due if looked >= _WRITES_SECONDS else ()))
-    merges = _in_hand(situation, policy)
+    merges = _in_progress(situation, policy)
     sent = _see_to_the_end(situation, policy, merges)
     if sent is not None:
         return sent
@@ -382,10 +382,10 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: l
         if refused:
             return _held(situation, policy, refused)
     refusals: list[Hold] = []
-    in_hand = [bulk.indices[one.target.index_uuid] for one in state.merging.in_hand]
+    in_progress = [bulk.indices[one.target.index_uuid] for one in state.merging.in_progress]
     found = [index for index in pending if index.under_way]
     for index in (*found, *(index for index in pending if not index.under_way)):
-        if not _room_for_another(in_hand if index.under_way else [*in_hand, *found], index, policy):
+        if not _room_for_another(in_progress if index.under_way else [*in_progress, *found], index, policy):
             continue
         refused = _against(situation, index)
         if not refused:
@@ -469,7 +469,7 @@ def _held(
     Merges that run are followed to their end first, within their own limit. No new merge is begun meanwhile.
     A merge that is to be sent again (`again`) was lost while others run: what bars it does not wait for them.
     """
-    state, merges, left = situation.state, _in_hand(situation, policy), situation.state.merges_left
+    state, merges, left = situation.state, _in_progress(situation, policy), situation.state.merges_left
     news = unrecorded(situation, refused)
     unseen = next((merge.one.target.index for merge in merges if merge.is_late), None)
     if unseen is not None:
@@ -489,7 +489,7 @@ def _held(
 
 
 def _waiting(situation: Situation, bulk: BulkView, policy: MergePolicy, before: str = "") -> Decision:
-    begun = [one.begun for one in situation.state.merging.in_hand if one.begun is not None]
+    begun = [one.begun for one in situation.state.merging.in_progress if one.begun is not None]
     spent = situation.now - max(begun, default=situation.now)
     seconds = min(max(POLL_SECONDS, spent / 30), _SLOWEST_POLL_SECONDS)
     what = f"{before}merging {_progress(situation, bulk, policy.max_segments)}"
@@ -503,12 +503,12 @@ def _progress(situation: Situation, bulk: BulkView, most: int) -> str:
     """
     merging = situation.state.merging
     due = [one for one in merging.indices.values() if one.due]
-    in_hand = [one.target.index_uuid for one in merging.in_hand]
+    in_progress = [one.target.index_uuid for one in merging.in_progress]
     named = []
-    for index in (bulk.indices[uuid] for uuid in in_hand[:_INDICES_NAMED] if uuid in bulk.indices):
+    for index in (bulk.indices[uuid] for uuid in in_progress[:_INDICES_NAMED] if uuid in bulk.indices):
         few = sum(copy.segments <= most for copy in index.copies)
         named.append(f"{index.name} ({few} of {len(index.copies)} copies, {index.segments} segments at most)")
-    more = len(in_hand) - len(named)
+    more = len(in_progress) - len(named)
     names = ", ".join(named) + (f" and {more} more" if more > 0 and named else "")
     there = total = left = done = 0
     for one in due:

@@ -244,7 +244,7 @@ def disk_has_room(question: Question) -> Iterator[Finding]:
     disks, index, bulk = question.observation.disks, question.index, question.observation.bulk
     if index is None or isinstance(disks, Unknown) or isinstance(bulk, Unknown):
         return
-    under_way = {one.target.index_uuid for one in question.state.merging.in_hand} - {index.uuid}
+    under_way = {one.target.index_uuid for one in question.state.merging.in_progress} - {index.uuid}
     beside = _bytes_by_node(bulk.indices[uuid] for uuid in under_way if uuid in bulk.indices)
     for node, need in sorted(_bytes_by_node([index]).items()):
         disk = disks.get(node)

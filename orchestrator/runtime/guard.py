@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from orchestrator.engine.progress import IN_HAND
+from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     Action,
@@ -106,7 +106,8 @@ def busy_hosts(state: RunState) -> frozenset[NodeName]:
 
 def blind_starts(state: RunState, *, busy: Collection[NodeName]) -> tuple[StartNode, ...]:
     """A start for each node that may be down because of us; a running node ignores it."""
-    starts, deposed = [StartNode(node=node.name) for node in state.nodes_in(*IN_HAND)], state.process.deposed
+    starts = [StartNode(node=node.name) for node in state.nodes_in(*MAY_BE_DOWN)]
+    deposed = state.process.deposed
     return tuple(
         start
         for start in starts

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from orchestrator.daemons import MAX_AT_ONCE, Daemons
-from orchestrator.engine.progress import IN_HAND
+from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.silence import Heard
 from orchestrator.engine.situation import LOOK_AGAIN, Decision, needed
 from orchestrator.engine.state import CLUSTER, STANDSTILL_SECONDS, RunState
@@ -129,7 +129,7 @@ class Lookout:
         at, before = self._clock.now(), self._before
         self._before = at
         look, nodes = needed(state, last)
-        self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
+        self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*MAY_BE_DOWN)))
         reboot = state.begun.policy.reboot
         ready = partial(self._ready, state, look, at)
         asked = Asked(self._clock)

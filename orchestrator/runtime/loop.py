@@ -20,7 +20,7 @@ from typing import Final
 
 from orchestrator.engine import refusals, silence
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.progress import IN_HAND
+from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.silence import Heard
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
@@ -314,7 +314,7 @@ class Loop:
 
     def _deposed(self, successor: Successor, *, by_journal: bool = False) -> Deposed:
         """The event. A process that resumes from our journal has every node of our current wave."""
-        ours = [node.name for node in self.state.nodes_in(*IN_HAND)]
+        ours = [node.name for node in self.state.nodes_in(*MAY_BE_DOWN)]
         theirs = (*successor.in_hand, *(ours if by_journal or successor.run == self.state.run else ()))
         return Deposed(
             successor=successor.run,

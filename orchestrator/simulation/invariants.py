@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     Action,
@@ -153,7 +153,7 @@ def _budget(step: Step) -> Iterator[str]:
     if not isinstance(step.sent, StopNode):
         return
     allowed = state.begun.policy.max_unavailable
-    down = sorted(node.name for node in state.nodes.values() if node.phase in IN_HAND)
+    down = sorted(node.name for node in state.nodes.values() if node.phase in MAY_BE_DOWN)
     if allowed is not None and len(down) > allowed:
         yield f"{', '.join(down)} are restarted at once, {allowed} allowed"
     one_machine = allowed is None and state.begun.policy.strategy is Strategy.NODE

@@ -66,7 +66,7 @@ def _merges_are_written_down_first(step: Step) -> Iterator[str]:
     action, one = asked
     if one is None:
         yield f"{action.index} is merged, and is none of the run's"
-    elif not one.in_hand:
+    elif not one.in_progress:
         yield f"{action.index} is merged, and its merge was not begun, or has ended"
     if step.before.phase is not Phase.MERGING:
         yield f"{action.index} is merged in {step.before.phase.value}"
@@ -88,7 +88,7 @@ def _merges_keep_to_their_number(step: Step) -> Iterator[str]:
     policy, event = step.after.begun.policy, step.record.event
     if policy.merge is None or not (isinstance(event, MergeBegun) or step.sent):
         return
-    hand = sorted(one.target.index for one in step.after.merging.in_hand)
+    hand = sorted(one.target.index for one in step.after.merging.in_progress)
     if len(hand) > policy.merge.at_once:
         yield f"{', '.join(hand)} are merged at a time, {policy.merge.at_once} allowed"
 
@@ -122,7 +122,7 @@ def _nodes_wait_for_merges(step: Step) -> Iterator[str]:
     state, action, event = step.before, step.sent, step.record.event
     if state.begun.policy.merge is None:
         return
-    left = [one.target.index for one in (*state.merging.in_hand, *state.merging.pending)]
+    left = [one.target.index for one in (*state.merging.in_progress, *state.merging.pending)]
     goes = isinstance(action, StopNode | RebootHost) or isinstance(event, WaveStarted)
     if goes and (left or not state.merging.settled):
         what = action.node if isinstance(action, StopNode | RebootHost) else "a wave"

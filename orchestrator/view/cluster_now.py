@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.engine.left_over import grouped, texts
-from orchestrator.engine.progress import IN_HAND
+from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName
@@ -135,7 +135,7 @@ def _found(state: RunState, read: ClusterReadings) -> Iterator[tuple[Found, str]
     if state.unrestored.excluded:
         yield _voters(state.unrestored.excluded, read.cluster)
     for node in state.nodes.values():
-        if node.phase in IN_HAND:
+        if node.phase in MAY_BE_DOWN:
             yield _node(node.name, read.cluster)
 
 

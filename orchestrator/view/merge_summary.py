@@ -32,10 +32,11 @@ def recovers_by_operations(version: str, distribution: str) -> bool:
 def merge_object(one: MergeProgress) -> dict[str, object]:
     """An index of a run, before and after; unknown values are null."""
     end = one.end
+    state = "merged" if one.ended else "merging" if one.in_progress else "pending" if one.pending else "few"
     return {
         "index": one.target.index,
         "due": one.due,
-        "state": "merged" if one.ended else "merging" if one.in_hand else "pending" if one.pending else "few",
+        "state": state,
         "segments_before": one.target.segments,
         "segments_after": end.segments if end else None,
         "bytes_before": one.target.bytes,
@@ -62,7 +63,7 @@ def merged_lines(merges: Sequence[MergeProgress]) -> list[str]:
 def _before_and_after(one: MergeProgress) -> str:
     target, end = one.target, one.end
     if end is None:
-        how = "its merge continues" if one.in_hand else "not merged"
+        how = "its merge continues" if one.in_progress else "not merged"
         return f"{target.index}: {how}, {counted(target.segments, 'segment')} a copy"
     if not end.segments:
         return f"{target.index}: {one_line(end.why) or 'gone'}"

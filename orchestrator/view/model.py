@@ -229,7 +229,7 @@ def _merges(state: RunState, now: Instant) -> MergesCell | None:
                 bytes=one.target.bytes,
                 seconds=max(0.0, now - one.begun),
             )
-            for one in state.merging.in_hand
+            for one in state.merging.in_progress
             if one.begun is not None
         ),
     )

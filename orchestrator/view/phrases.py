@@ -106,7 +106,7 @@ _OF_RIAK: Final = {
 
 def _merging(state: RunState) -> str:
     """Indices whose merge is in progress, and the number of indices still to merge."""
-    names = [one.target.index for one in state.merging.in_hand]
+    names = [one.target.index for one in state.merging.in_progress]
     to_come = len(state.merging.pending)
     if not names:
         return f"{counted(to_come, 'index', 'indices')} to be free for a merge" if to_come else "the merges"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.engine.left_over import LeftOver
 from orchestrator.engine.limits import nearest
-from orchestrator.engine.progress import IN_HAND, NodeProgress
+from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ActionResult, ClusterAction
@@ -153,8 +153,8 @@ def merges_in_words(state: RunState) -> str:
         return ""
     few = len(indices) - len(due)
     parts = [f"{sum(one.ended for one in due)} of {counted(len(due), 'index', 'indices')} merged"]
-    if state.merging.in_hand:
-        parts.append("running: " + listed([one.target.index for one in state.merging.in_hand], 3))
+    if state.merging.in_progress:
+        parts.append("running: " + listed([one.target.index for one in state.merging.in_progress], 3))
     if state.merging.pending:
         parts.append(f"{len(state.merging.pending)} to come")
     if few:
@@ -186,7 +186,7 @@ def not_restored(state: RunState) -> tuple[LeftOver, ...]:
     down = [
         LeftOver(name=node.name, one=f"node {{}}: {_phase(node)}", many=f"nodes {{}}: {_phase(node)}")
         for node in state.nodes.values()
-        if node.phase in IN_HAND
+        if node.phase in MAY_BE_DOWN
     ]
     return (*unrestored(state), *down)
 

@@ -310,7 +310,7 @@ _KEEPS: Final = "it keeps its policy: a change of the playbook, of `expect` or o
 
 
 def _merges_left(end: Summary) -> bool:
-    return any(one.pending or one.in_hand for one in end.merges)
+    return any(one.pending or one.in_progress for one in end.merges)
 
 
 def _how_many(end: Summary) -> str:

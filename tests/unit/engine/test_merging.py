@@ -12,7 +12,7 @@ from orchestrator.engine.changes import from_record
 from orchestrator.engine.kinds.predicates import evidence_of
 from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.merging import decide
-from orchestrator.merging.merging import _in_hand, _room_for_another
+from orchestrator.merging.merging import _in_progress, _room_for_another
 from orchestrator.merging.rules import (
     MERGE_RULES,
     PastMerges,
@@ -222,7 +222,7 @@ def test_a_merge_is_late_while_it_may_still_run(subtests: pytest.Subtests) -> No
             for asked_at, is_late in ((began, late), (began + 1.0, False)):  # to its last moment
                 sent = Merging(indices={"posts-uuid": replace(one, asked_at=asked_at)})
                 state = situation_of(asked, Phase.MERGING, started=at - 9000.0, merging=sent)
-                assert [merge.is_late for merge in _in_hand(state, wanted)] == [is_late]
+                assert [merge.is_late for merge in _in_progress(state, wanted)] == [is_late]
 
 
 def test_a_run_that_restores_merges_nothing() -> None:
