@@ -15,6 +15,7 @@ from orchestrator.engine.situation import (
     QUICK_SECONDS,
     RETRY_SECONDS,
     Decision,
+    Retry,
     Situation,
     act,
     note,
@@ -138,7 +139,7 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
         and not _says_nothing(situation, settings, debt)
     ]
     if foreign and not _queue_is_done(state):
-        soon = state.failure_of(ProbeSettings()) and now - state.process.acted_at < RETRY_SECONDS
+        soon = situation.retry(ProbeSettings()) is not Retry.NOW
         return wait(now, "an update that the cluster acknowledges") if soon else act(ProbeSettings())
     if foreign:
         note_ = "changed outside this run: the new value stays"
@@ -163,9 +164,9 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
     if back:
         return note(*(_restored(change, debts) for change in back))
     failure = state.failure_of(write)
-    if failure and now - state.process.acted_at < RETRY_SECONDS:
+    if failure and not situation.rested():
         return wait(now, f"settings to be restored: {failure.reason}", seconds=RETRY_SECONDS)
-    if write in state.in_phase.confirmed and now - state.process.acted_at < RETRY_SECONDS:
+    if write in state.in_phase.confirmed and not situation.rested():
         return wait(now, "a reading that shows the settings restored", seconds=QUICK_SECONDS)
     return act(write)
 
@@ -257,7 +258,7 @@ def restore_voting(situation: Situation) -> Decision | None:
     if not ours:
         return None
     action = ClearVotingExclusions()
-    soon = now - state.process.acted_at < RETRY_SECONDS
+    soon = not situation.rested()
     if action in state.in_phase.confirmed:
         if situation.fresh and view is not None and not ours & set(view.voting_exclusions):
             return note(VotingRestored())
@@ -291,7 +292,7 @@ def _restore_replicas(situation: Situation) -> Decision | None:
         if index.replicas == added.wanted and not all(copy.started for copy in primaries):
             return wait(now, f"every primary of {added.index}, before its added replica goes away")
         tried = state.failure_of(action) or action in state.in_phase.confirmed
-        if tried and now - state.process.acted_at < RETRY_SECONDS:
+        if tried and not situation.rested():
             return wait(now, f"the replica of {added.index} to be removed", seconds=RETRY_SECONDS)
         return act(action)
     return None

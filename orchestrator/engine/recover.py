@@ -22,7 +22,16 @@ from orchestrator.engine.grid import Move
 from orchestrator.engine.kinds.predicates import hold_in_brief
 from orchestrator.engine.node import RETURNS, debt_in_words, is_next
 from orchestrator.engine.progress import NodeProgress
-from orchestrator.engine.situation import RETRY_SECONDS, Decision, Situation, act, note, stand_down, wait
+from orchestrator.engine.situation import (
+    RETRY_SECONDS,
+    Decision,
+    Retry,
+    Situation,
+    act,
+    note,
+    stand_down,
+    wait,
+)
 from orchestrator.engine.state import RecoveringWave, RunState
 from orchestrator.model.action import Moment, RetryFailed, RunHook
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
@@ -116,12 +125,12 @@ def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> Decision
         for number in node.undo:
             hook = situation.policy.hooks.after_recovery[number]
             action = RunHook(node=node.name, moment=Moment.AFTER_RECOVERY, number=number, hook=hook)
-            failure = state.failure_of(action)
-            if failure is None or situation.is_sent_again(failure):
-                if failure and situation.now - state.process.acted_at < RETRY_SECONDS:
-                    awaited.append(f"hook after_recovery on {node.name}: {failure.reason}")
-                else:
-                    due[node.name] = action
+            failure, retry = state.failure_of(action), situation.retry(action)
+            if retry is Retry.NOW:
+                due[node.name] = action
+            elif retry is Retry.LATER and failure is not None:
+                awaited.append(f"hook after_recovery on {node.name}: {failure.reason}")
+            if retry is not Retry.NEVER:
                 break
     if due:
         return act(*hooks_at_once(due.values()))
@@ -158,7 +167,7 @@ def failed_hook(situation: Situation, nodes: Iterable[NodeProgress] | None = Non
         hook = failed.action
         if not isinstance(hook, RunHook) or hook.moment is not Moment.AFTER_RECOVERY:
             continue
-        if (names is None or hook.node in names) and not situation.is_sent_again(failed):
+        if (names is None or hook.node in names) and situation.retry(hook) is Retry.NEVER:
             return FailedHook(node=hook.node, reason=failed.reason)
     return None
 

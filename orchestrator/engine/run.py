@@ -28,6 +28,7 @@ from orchestrator.engine.situation import (
     QUICK_SECONDS,
     RETRY_SECONDS,
     Decision,
+    Retry,
     Situation,
     act,
     members_awaited,
@@ -366,7 +367,7 @@ def preparing(situation: Situation) -> Decision:
 def _probe(situation: Situation) -> Decision:
     """A settings update that changes nothing."""
     process, now = situation.state.process, situation.now
-    if process.probed is False and now - process.acted_at < RETRY_SECONDS:
+    if process.probed is False and not situation.rested():
         return wait(now, "a settings update that the cluster acknowledges", seconds=RETRY_SECONDS)
     return act(ProbeSettings())
 
@@ -416,7 +417,7 @@ def _before_the_choice(situation: Situation) -> Decision | None:
     state = situation.state
     if state.unrestored.withheld:
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    again = state.process.probes < _PROBES or situation.now - state.process.acted_at > _REPROBE_SECONDS
+    again = state.process.probes < _PROBES or situation.rested(_REPROBE_SECONDS)
     if not state.process.probed and again:
         return _probe(situation)
     if situation.fresh:
@@ -495,7 +496,7 @@ def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decisi
         action = SetReplicas(index=index.name, index_uuid=index.uuid, found=0, wanted=1)
         failure = situation.state.failure_of(action)
         pause = RETRY_SECONDS if failure is None or failure.in_doubt else _REPROBE_SECONDS
-        if failure and situation.now - situation.state.process.acted_at < pause:
+        if situation.retry(action, pause=pause) is not Retry.NOW:
             continue
         if index.uuid not in situation.state.unrestored.replicas:
             events.append(ReplicasAdded(index=index.name, index_uuid=index.uuid, found=0, wanted=1))
@@ -509,8 +510,7 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
     ours = state.unrestored.excluded
     if ours:
         asked = any(ExcludeFromVoting(node=name) in state.in_phase.confirmed for name in ours)
-        waited = situation.now - state.process.acted_at
-        if asked and master in ours and waited < _STEP_DOWN_SECONDS:
+        if asked and master in ours and not situation.rested(_STEP_DOWN_SECONDS):
             return wait(situation.now, f"another master than {master}", seconds=0.5)
         # It stepped down, or it will not: in both cases the exclusion is removed before the stop.
         failure = state.failure_of(ClearVotingExclusions())
@@ -546,9 +546,10 @@ def _disable(situation: Situation, wave: Wave) -> Decision:
     failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
     if failure:
         reason = f"hook before_stop on {action_target(failure.action)}: {failure.reason}"
-        if not situation.is_sent_again(failure):
+        retry = situation.retry(failure.action)
+        if retry is Retry.NEVER:
             return stand_down(state, reason, Outcome.FAILED)
-        if situation.now - state.process.acted_at < RETRY_SECONDS:
+        if retry is Retry.LATER:
             return wait(situation.now, reason, seconds=RETRY_SECONDS)
     if due:
         return act(*recover.hooks_at_once(due), events=events)
@@ -799,7 +800,7 @@ def _unsettled(situation: Situation, view: ClusterView, why: str, broken: tuple[
     faster, news = situation.kind.hastened(state, view, now)
     events = (*broken, *news)
     pause = RETRY_SECONDS if faster is not None and state.failure_of(faster) else POLL_SECONDS
-    if faster is not None and now - state.process.acted_at >= pause:
+    if faster is not None and situation.rested(pause):
         return act(faster, events=events)
     return wait(now, why, events=events)
 

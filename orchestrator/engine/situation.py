@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, TypeVar, overload
 
 from orchestrator.engine import limits
@@ -18,9 +19,9 @@ from orchestrator.engine.limits import Limit
 from orchestrator.engine.phases import READS, Hosts
 from orchestrator.engine.progress import Mark, NodeProgress
 from orchestrator.engine.state import Absence, RunState
-from orchestrator.model.action import Action, HostAction
+from orchestrator.model.action import Action, HostAction, RunHook, RunInstall
 from orchestrator.model.cluster import Node, NodeName
-from orchestrator.model.event import ActionFailed, ActionSent, Event, Hold, Record, StandingDown, run_phase
+from orchestrator.model.event import ActionSent, Event, Hold, Record, StandingDown, run_phase
 from orchestrator.model.observation import (
     ClusterView,
     ClusterWatch,
@@ -82,6 +83,21 @@ class Decision:
     def at_once(self) -> bool:
         """Whether nothing is performed and the run does not wait: it commits events, or reads again."""
         return not self.actions and self.watch is None
+
+
+class Retry(Enum):
+    """When an action may be sent that was perhaps tried before."""
+
+    NOW = "it did not fail, or its pause is over"
+    LATER = "it failed a moment ago"
+    NEVER = "it was refused for good, or has failed for too long"
+
+
+def _is_same_work(tried: Action, action: Action) -> bool:
+    """Whether both do the same. Each refused try of an install step had a ticket of its own."""
+    if isinstance(tried, RunInstall) and isinstance(action, RunInstall):
+        return (tried.node, tried.number) == (action.node, action.number)
+    return tried == action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,13 +181,30 @@ class Situation:
         """How long a wait may last, once it has lasted longer; None before. See `limits`."""
         return limit.over(self.state, about, self.seen.at if limit.by_reading else self.now)
 
-    def fails_too_long(self, action: Action) -> bool:
-        """Whether a verb has failed for longer than it is sent again, from its first failure in a row."""
-        return self.over(limits.FAILING, action) is not None
+    def rested(self, pause: Seconds = RETRY_SECONDS) -> bool:
+        """Whether the run has sent nothing, and had no outcome, for so long."""
+        return self.now - self.state.process.acted_at >= pause
 
-    def is_sent_again(self, failure: ActionFailed) -> bool:
-        """Whether a verb is sent again after its host was out of reach: not forever."""
-        return failure.passes and not self.fails_too_long(failure.action)
+    def retry(self, action: Action, *, pause: Seconds = RETRY_SECONDS) -> Retry:
+        """When an action may be sent that may have failed since the phase was entered.
+
+        A hook or an install step runs once: if its host refuses it, that is for good. If the host was out of
+        reach, it is sent again, but not forever. An install step in doubt is sent again too, since its ticket
+        keeps it from being done twice. All other actions end with the limits of their phase.
+        """
+        failing = [one for one in self.state.in_phase.failing if _is_same_work(one.last.action, action)]
+        if not failing:
+            return Retry.NOW
+        last = failing[-1].last
+        if isinstance(action, RunHook | RunInstall):
+            passes = last.passes or (last.in_doubt and isinstance(action, RunInstall))
+            if not passes or self.fails_too_long(failing[0].last.action):
+                return Retry.NEVER
+        return Retry.NOW if self.rested(pause) else Retry.LATER
+
+    def fails_too_long(self, action: Action) -> bool:
+        """Whether an action has failed for longer than it is sent again, from its first failure in a row."""
+        return self.over(limits.FAILING, action) is not None
 
     def machine(self, node: NodeProgress) -> tuple[NodeProgress, ...]:
         """The nodes of the wave that go down and come up with a node's machine, itself included."""

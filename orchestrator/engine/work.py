@@ -24,7 +24,7 @@ from orchestrator.engine import limits
 from orchestrator.engine.grid import Sight
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.sight import sight
-from orchestrator.engine.situation import RETRY_SECONDS, NodeStep, Situation
+from orchestrator.engine.situation import NodeStep, Retry, Situation
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, RunInstall, TuneHost
 from orchestrator.model.cluster import NodeName
@@ -80,11 +80,10 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> NodeStep:
     hook = situation.policy.hooks.while_stopped[number]
     action = RunHook(node=node.name, moment=Moment.WHILE_STOPPED, number=number, hook=hook)
     failure = situation.state.failure_of(action)
-    if failure and not situation.is_sent_again(failure):
+    retry = situation.retry(action)
+    if failure and retry is Retry.NEVER:
         return NodeStep(flip=f"hook while_stopped on {node.name}: {failure.reason}")
-    if failure and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
-        return _WAIT
-    return NodeStep(actions=(action,))
+    return NodeStep(actions=(action,)) if retry is Retry.NOW else _WAIT
 
 
 # Install steps ------------------------------------
@@ -126,18 +125,13 @@ def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> NodeSt
         plugins=upgrade.plugins,
         installed=upgrade.installed if number == 0 else None,
     )
-    failures = [one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)]
-    if failures:
-        # Each refused try had a ticket of its own: the last one says why, and the first one since when.
-        first, last = failures[0], failures[-1]
+    retry = situation.retry(action)
+    if retry is Retry.NEVER:
+        # Each refused try had a ticket of its own: the last one says why.
+        last = [one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)][-1]
         why = f"{step_name(number)} on {node.name}: {last.reason}"
-        if not (last.in_doubt or last.passes):
-            return NodeStep(flip=why)
-        if situation.fails_too_long(first.action):
-            return NodeStep(flip=why, overdue=True)
-        if situation.now - situation.state.process.acted_at < RETRY_SECONDS:
-            return _WAIT
-    return NodeStep(actions=(action,))
+        return NodeStep(flip=why, overdue=last.in_doubt or last.passes)
+    return NodeStep(actions=(action,)) if retry is Retry.NOW else _WAIT
 
 
 def _beside(situation: Situation, node: NodeProgress) -> Iterator[NodeProgress]:
@@ -267,7 +261,7 @@ def _tune(situation: Situation, node: NodeProgress) -> NodeStep:
     sent = _sent(situation.state, node.name)
     waits = situation.over(limits.HOST, node) is None
     again = tuple(action for action, failure in sent if waits and failure is not None and failure.passes)
-    if again and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
+    if again and not situation.rested():
         return _WAIT
     if again:
         return NodeStep(actions=again)
@@ -361,9 +355,7 @@ def _reboot(situation: Situation, node: NodeProgress) -> NodeStep:
     if node.reboots >= REBOOTS:
         said = failure.reason if failure else "the same boot each time"
         return NodeStep(flip=f"the host of {node.name} was asked to reboot {REBOOTS} times: {said}")
-    if failure and not failure.in_doubt and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
-        return _WAIT
-    return NodeStep(actions=(action,))
+    return NodeStep(actions=(action,)) if situation.retry(action) is Retry.NOW else _WAIT
 
 
 def _while_down(node: NodeProgress) -> bool:

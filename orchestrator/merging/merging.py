@@ -27,6 +27,7 @@ from orchestrator.engine.situation import (
     POLL_SECONDS,
     RETRY_SECONDS,
     Decision,
+    Retry,
     Situation,
     act,
     note,
@@ -347,12 +348,12 @@ def _may_be_sent(situation: Situation, action: Action) -> bool:
 
     Without the lease the run still follows its merges to their end, but only the lease holder sends new ones.
     """
-    state, now = situation.state, situation.now
+    state = situation.state
     if isinstance(action, ForceMerge) and state.process.lease_lost is not None:
         return False
     if isinstance(action, ForceMerge) and situation.seen.at - state.merging.writes_at < _WRITES_SECONDS:
         return False  # by this process, which has just begun
-    return state.failure_of(action) is None or now - state.process.acted_at >= RETRY_SECONDS
+    return situation.retry(action) is Retry.NOW
 
 
 def _cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress) -> str:
@@ -553,7 +554,7 @@ def settling(situation: Situation) -> Decision:
     if failed is not None and (over or not failed.in_doubt):
         what = f"the settings of {action_target(failed.action)} could not be put right: {failed.reason}"
         return stand_down(state, what, Outcome.FAILED)
-    if right and failed is not None and now - state.process.acted_at < RETRY_SECONDS:
+    if right and failed is not None and not situation.rested():
         return wait(now, "settings of the loaded indices to be put right", seconds=RETRY_SECONDS)
     if right:
         return act(*right)
