@@ -61,7 +61,6 @@ from orchestrator.model.event import (
     GoodReading,
     Hold,
     MembersMissed,
-    PhaseEntered,
     ReplicasAdded,
     Rescued,
     RunFinished,
@@ -311,9 +310,9 @@ def _moves(situation: Situation) -> Decision | None:
     events: tuple[Event, ...] = (*rescue, *(event for one in turns for event in one.events))
     flips = [one.flip for one in turns if one.flip is not None]
     if flips and state.phase is not Phase.STANDING_DOWN:
-        overdue = [node.name for node, one in zip(stirring(after), turns, strict=True) if one.overdue]
-        steps = [event for event in events if isinstance(event, PhaseEntered) and event.node is not None]
-        failed = [step.node for step in steps if step.node and step.to == NodePhase.FAILED.value]
+        steps = list(zip(stirring(after), turns, strict=True))
+        overdue = [node.name for node, one in steps if one.overdue]
+        failed = [node.name for node, one in steps if one.enter is NodePhase.FAILED]
         reason = "; ".join(flips)
         return stand_down(state, reason, Outcome.FAILED, *events, overdue=overdue, failed=failed)
     actions = one_a_machine(after, (action for one in turns for action in one.actions))
