@@ -8,8 +8,9 @@ in a call of their own.
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 
-from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
+from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     QUICK_SECONDS,
@@ -95,8 +96,7 @@ def never_written(situation: Situation, failure: ActionFailed) -> tuple[Event, .
     return tuple(
         SettingRestored(level=one.level, key=one.key, value=one.found, note="never written: it was refused")
         for one in failure.action.changes
-        if (first or (one.level, one.key) in state.unrestored.withheld)
-        and situation.kind.holder(one.key) is None
+        if (first or (one.level, one.key) in state.unrestored.withheld) and one.holder is None
     )
 
 
@@ -122,15 +122,14 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
         return LOOK_AGAIN
     if isinstance(settings, Unknown):
         return wait(now, f"settings to be readable: {settings.reason}")
-    away = [debt for debt in debts if _gone_with_its_node(situation, debt) or _goes(situation, debt)]
-    gone = [debt for debt in away if not _on_its_way(situation, debt)]
-    if gone:
+    kept = {debt: _kept(situation, debt) for debt in debts}
+    if gone := [debt for debt in debts if kept[debt] is _Kept.NO_LONGER]:
         note_ = "its node is down: the value ended with the process, which starts with the value of its files"
         return note(*(SettingRestored(level=d.level, key=d.key, value=None, note=note_) for d in gone))
-    if away:
-        debts = tuple(debt for debt in debts if debt not in away)
-        if not debts:
-            return wait(now, f"its node to be back, so that {away[0].key} can be restored", seconds=1.0)
+    debts = tuple(debt for debt in debts if kept[debt] is _Kept.NOW)
+    if not debts:
+        first = next(iter(kept)).key
+        return wait(now, f"its node to be back, so that {first} can be restored", seconds=1.0)
     foreign = [
         debt
         for debt in debts
@@ -191,29 +190,28 @@ def _restored(change: SettingChange, debts: tuple[SettingChange, ...]) -> Settin
 
 def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingChange) -> bool:
     """Whether a value proves no change by others: its node did not report it, or our restart cleared it."""
-    holder = situation.kind.holder(debt.key)
-    if holder is None:
-        return False
-    return settings.at(debt.level, debt.key) is None or holder in situation.state.forgetful
+    return debt.holder is not None and (
+        settings.at(debt.level, debt.key) is None or debt.holder in situation.state.forgetful
+    )
 
 
-def _on_its_way(situation: Situation, debt: SettingChange) -> NodeProgress | None:
-    """The node that has this setting in its memory, while it is down because of us and will come back."""
-    holder = situation.kind.holder(debt.key)
-    node = situation.state.nodes.get(holder) if holder else None
-    return node if node is not None and node.phase in GOING_UP_OR_DOWN else None
+class _Kept(Enum):
+    """Whether a setting that was changed is kept, by the cluster or in the memory of its node."""
+
+    NOW = "it can be restored"
+    NOT_YET = "its node restarts by us: it is restored once the node is back"
+    NO_LONGER = "its node is away, and does not come back by us: the value ended with the process"
 
 
-def _goes(situation: Situation, debt: SettingChange) -> bool:
-    """Whether its node is still up in the life that our stop ends: the stop clears what is written now."""
-    node = _on_its_way(situation, debt)
-    return node is not None and situation.same_life(node)
-
-
-def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:
-    """Whether a setting exists only in the memory of a node that is not a member now."""
-    holder = situation.kind.holder(debt.key)
-    return holder is not None and situation.view is not None and situation.member(holder) is None
+def _kept(situation: Situation, debt: SettingChange) -> _Kept:
+    if debt.holder is None:
+        return _Kept.NOW
+    node = situation.state.nodes.get(debt.holder)
+    away = situation.view is not None and situation.member(debt.holder) is None
+    if node is None or node.phase not in GOING_UP_OR_DOWN:
+        return _Kept.NO_LONGER if away else _Kept.NOW
+    # A node that is still up in the life that our stop ends loses what is written now.
+    return _Kept.NOT_YET if away or situation.same_life(node) else _Kept.NOW
 
 
 def raise_again(situation: Situation) -> Decision | None:
@@ -226,7 +224,7 @@ def raise_again(situation: Situation) -> Decision | None:
     changes = tuple(
         change
         for change in situation.kind.raise_limits(state, settings, situation.policy)
-        if situation.kind.holder(change.key) in wave
+        if change.holder in wave
     )
     if not changes:
         return None

@@ -15,6 +15,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Refusal
+from orchestrator.model.riak import holder
 from orchestrator.model.tuning import Change
 from orchestrator.model.upgrade import InstallStep
 
@@ -48,6 +49,11 @@ class SettingChange:
     key: str
     found: SettingValue | None
     wanted: SettingValue | None
+
+    @property
+    def holder(self) -> NodeName | None:
+        """The node that keeps it in its memory and loses it with that process; None = the cluster does."""
+        return holder(self.key)
 
     def undone(self) -> SettingChange:
         """The change that restores the original value."""

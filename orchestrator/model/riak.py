@@ -291,3 +291,34 @@ class RiakView:
             return self.ring.size
         stats = (sign.stats for sign in self.signs.values())
         return next((each.ring_size for each in stats if not isinstance(each, Unknown)), None)
+
+
+# Settings in the memory of a node ------------------------------------
+
+_LIMIT: Final = "transfer_limit."
+_TIMER: Final = "vnode_management_timer."
+
+
+def limit_key(node: NodeName) -> str:
+    """The key of a node's transfer limit among the settings, at the transient level."""
+    return f"{_LIMIT}{node}"
+
+
+def timer_key(node: NodeName) -> str:
+    """That of the time between two steps of its vnode manager, in milliseconds."""
+    return f"{_TIMER}{node}"
+
+
+def is_limit(key: str) -> bool:
+    """Whether a key is that of a transfer limit."""
+    return key.startswith(_LIMIT)
+
+
+def is_timer(key: str) -> bool:
+    """Whether a key is that of a vnode manager's timer."""
+    return key.startswith(_TIMER)
+
+
+def holder(key: str) -> NodeName | None:
+    """The node that has this setting in its memory, and loses it with that process; None for other keys."""
+    return NodeName(key.partition(".")[2]) if is_limit(key) or is_timer(key) else None

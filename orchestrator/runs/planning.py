@@ -10,7 +10,7 @@ from typing import Final
 from orchestrator.config.gates import secrets_of
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.fold import replay
-from orchestrator.engine.kinds.riak.hasten import planned_too
+from orchestrator.engine.kinds.riak.recovery import planned_too
 from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState

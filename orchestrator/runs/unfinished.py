@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 
 from orchestrator.config.gates import secrets_of
-from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.engine.left_over import LeftOver, grouped
 from orchestrator.engine.state import RunState
 from orchestrator.errors import (
@@ -23,6 +22,7 @@ from orchestrator.model.observation import Look
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, LeasePlace
 from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import holder
 from orchestrator.runs.attempt import Attempt, drive, driven
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.find_run import RunPassed, Wanted, candidates, find_run, is_missing, nothing_to_restore

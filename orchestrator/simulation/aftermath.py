@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, ServiceState, SettingValue
+from orchestrator.model.riak import holder
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 

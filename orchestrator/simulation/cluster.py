@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.model.action import (
     ActionResult,
     ClearVotingExclusions,
@@ -32,6 +31,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import ClusterWatch, CopiesActive, Look, MasterElected, NodesJoined
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Refusal, Seconds, Unauthorized, Unknown
+from orchestrator.model.riak import holder
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import (
     allocation,

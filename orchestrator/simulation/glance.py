@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.kinds.riak.hasten import planned_too
+from orchestrator.engine.kinds.riak.recovery import planned_too
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import EVERYTHING, Look, Observation
 from orchestrator.model.reading import Unknown

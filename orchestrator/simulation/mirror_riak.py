@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.engine.kinds.riak.settings import limit_key
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Observation, ServiceState
 from orchestrator.model.policy import Policy, Strategy
-from orchestrator.model.riak import HASH_SPACE, Membership, RiakView
+from orchestrator.model.riak import HASH_SPACE, Membership, RiakView, limit_key
 from orchestrator.simulation.required import require
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import SimMove

@@ -13,10 +13,10 @@ from random import Random
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS
-from orchestrator.engine.kinds.riak.settings import limit_key
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
+from orchestrator.model.riak import limit_key
 from orchestrator.simulation import mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld

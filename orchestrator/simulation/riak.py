@@ -18,11 +18,10 @@ from functools import partial
 from itertools import takewhile
 from typing import Final
 
-from orchestrator.engine.kinds.riak.settings import holder, is_timer, timer_key
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.riak import Ring
+from orchestrator.model.riak import Ring, holder, is_timer, timer_key
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.riak_parts import NEVER, USUAL_TIMER, SimFallback, SimMove, SimVnodes
 from orchestrator.simulation.world import World

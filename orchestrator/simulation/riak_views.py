@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from orchestrator.engine.kinds.riak.hasten import impossible
-from orchestrator.engine.kinds.riak.settings import is_limit
+from orchestrator.engine.kinds.riak.recovery import impossible
 from orchestrator.model.cluster import Health, Incarnation, Node, NodeName
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
@@ -30,6 +29,7 @@ from orchestrator.model.riak import (
     ServiceWait,
     SignsOfLife,
     Transfers,
+    is_limit,
 )
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation.parts import SimNode

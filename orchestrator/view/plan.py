@@ -14,7 +14,6 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
     REBALANCE,
 )
 from orchestrator.engine.kinds.predicates import by_same_reason
-from orchestrator.engine.kinds.riak.settings import is_timer, limit_key, timer_key
 from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
 from orchestrator.model.allocation import DISABLING
@@ -23,6 +22,7 @@ from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.plan import FoundAndWanted, Plan, Step, ValueToday, by_key
 from orchestrator.model.policy import Kind, numbers
+from orchestrator.model.riak import is_timer, limit_key, timer_key
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object, prediction_words, product

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from orchestrator.engine.kinds.riak.waiting import in_words
+from orchestrator.engine.kinds.riak.recovery import in_words
 from orchestrator.model import action as act
 from orchestrator.model import event as ev
 from orchestrator.model import work_event as wev

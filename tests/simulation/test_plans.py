@@ -13,7 +13,6 @@ import orjson
 import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, value_today
-from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.action import action_name
 from orchestrator.model.cluster import NodeName, Role
@@ -21,6 +20,7 @@ from orchestrator.model.event import COULD_NOT_FINISH, Hold, WaveStarted
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import DisabledPredicate, Policy, Wave
+from orchestrator.model.riak import timer_key
 from orchestrator.simulation import views
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import USUAL_TIMER, SimMove

@@ -15,7 +15,6 @@ from orchestrator.engine.admit import refusals
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.kind import RIAK, Riak
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.situation import Decision, Situation, needed
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
@@ -24,6 +23,7 @@ from orchestrator.model.observation import ClusterView, LeaseView, Level, Look
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import timer_key
 from orchestrator.model.work_event import NotHastened
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from orchestrator.engine.kinds.riak.settings import holder, limit_key
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import OwedAgain, PhaseEntered, RestoreBegun, RunResumed, SettingRestored
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.riak import holder, limit_key
 from orchestrator.model.work_event import HandoffLeftWaiting
 from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import Seams

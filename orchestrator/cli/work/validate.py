@@ -35,7 +35,6 @@ from orchestrator.engine.gates import judged
 from orchestrator.engine.kinds.elasticsearch.redundancy import is_waived
 from orchestrator.engine.kinds.elasticsearch.returning import Away, returns
 from orchestrator.engine.kinds.predicates import by_same_reason
-from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
@@ -52,7 +51,7 @@ from orchestrator.model.policy import (
     numbers,
 )
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
-from orchestrator.model.riak import RiakView
+from orchestrator.model.riak import RiakView, timer_key
 from orchestrator.owners import who_reads
 from orchestrator.ports import ClusterLeasePort, ClusterPort, ClusterReadings
 from orchestrator.runs.file_hosts import host_settings

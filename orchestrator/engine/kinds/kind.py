@@ -14,12 +14,9 @@ from typing import Final
 from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, sets, settings, timing
 from orchestrator.engine.kinds.predicates import Predicate, Question
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
-from orchestrator.engine.kinds.riak import hasten, waiting
 from orchestrator.engine.kinds.riak import optimism as riak_optimism
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
 from orchestrator.engine.kinds.riak import sets as riak_sets
-from orchestrator.engine.kinds.riak import settings as riak_settings
-from orchestrator.engine.kinds.riak import timing as riak_timing
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, SettingChange
@@ -77,9 +74,6 @@ class KindOfCluster(ABC):
     @abstractmethod
     def raise_limits(self, state: RunState, found: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
         """The settings that make recovery faster for the run."""
-
-    def holder(self, key: str) -> NodeName | None:
-        """The node that keeps a setting in its memory and loses it with that process; None = the cluster."""
 
     # A wave ------------------------------------
 
@@ -190,13 +184,13 @@ class Riak(KindOfCluster):
     def usual(self, seen: Observation, policy: Policy) -> Usual:
         """By Riak's own timers, and the size of the ring."""
         view = None if isinstance(seen.cluster, Unknown) else seen.cluster
-        return riak_timing.usual_restart(view, policy, seen.settings)
+        return riak_recovery.usual_restart(view, policy, seen.settings)
 
     def bounds(self, policy: Policy, view: ClusterView) -> Iterable[Bound]:
         return riak_sets.bounds(policy, view)
 
     def reads_too(self, state: RunState) -> frozenset[Look]:
-        return hasten.reads_too(state)
+        return riak_recovery.reads_too(state)
 
     def folded(
         self, found: tuple[Hold, ...], rules: tuple[Predicate, ...], question: Question
@@ -204,20 +198,17 @@ class Riak(KindOfCluster):
         return riak_optimism.folded(found, rules, question)
 
     def news(self, state: RunState, view: ClusterView) -> Event | None:
-        return waiting.news(state, view)
+        return riak_recovery.news(state, view)
 
     def raise_limits(self, state: RunState, found: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
         """The transfer limits of all nodes, and with `hasten_handoff` the timers of restarted ones."""
         return (
-            *riak_settings.limit_changes(state, found, policy),
-            *hasten.timer_changes(state, found, policy),
+            *riak_recovery.limit_changes(state, found, policy),
+            *riak_recovery.timer_changes(state, found, policy),
         )
 
-    def holder(self, key: str) -> NodeName | None:
-        return riak_settings.holder(key)
-
     def foreseen(self, question: Question) -> Event | None:
-        return waiting.left_waiting(question)
+        return riak_recovery.left_waiting(question)
 
     def not_back(self, view: ClusterView, node: NodeName) -> str | None:
         return riak_recovery.not_back(view, node)
@@ -229,19 +220,18 @@ class Riak(KindOfCluster):
         self, state: RunState, view: ClusterView, now: Instant
     ) -> tuple[Action | None, tuple[Event, ...]]:
         """Handoff is forced. New is that only the wave itself has data left, or that it cannot be forced."""
-        events = (hasten.home(state, view, now), hasten.given_up(state, view, now))
-        return hasten.forced(state, view), tuple(event for event in events if event is not None)
+        events = (riak_recovery.home(state, view, now), riak_recovery.given_up(state, view, now))
+        return riak_recovery.forced(state, view), tuple(event for event in events if event is not None)
 
     def recovered(
         self, state: RunState, view: ClusterView, found: Reading[SettingsView], now: Instant
     ) -> tuple[Event, ...]:
         """That handoff was not or only partly hastened."""
-        missed = hasten.missed(state, view, found, now)
+        missed = riak_recovery.missed(state, view, found, now)
         return (missed,) if missed is not None else ()
 
     def shortfall(self, state: RunState, view: ClusterView | None) -> str:
-        """Restarts whose handoff was not hastened, and partitions that were not waited for."""
-        return "; ".join(text for text in (hasten.shortfall(state), waiting.shortfall(state)) if text)
+        return riak_recovery.shortfall(state)
 
 
 ELASTICSEARCH: Final = Elasticsearch(predicates=catalogue.PREDICATES)

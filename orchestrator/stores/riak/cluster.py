@@ -9,8 +9,7 @@ from concurrent.futures import Executor
 from typing import Final
 
 from orchestrator.daemons import Daemons
-from orchestrator.engine.kinds.riak.hasten import impossible
-from orchestrator.engine.kinds.riak.settings import holder, is_timer
+from orchestrator.engine.kinds.riak.recovery import impossible
 from orchestrator.model.action import (
     ActionResult,
     ClusterAction,
@@ -34,7 +33,7 @@ from orchestrator.model.observation import (
     SettingsView,
 )
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
-from orchestrator.model.riak import ClusterStatus, TransferLimits
+from orchestrator.model.riak import ClusterStatus, TransferLimits, holder, is_timer
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.riak.admin import Commands, RiakAdmin
 from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable

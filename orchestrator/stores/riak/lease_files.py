@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.riak import holder
 from orchestrator.stores.lease_record import decode, encode
 from orchestrator.stores.riak.admin import Command
 from orchestrator.stores.riak.output import CommandOutput, Malformed, shown

@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from orchestrator.daemons import Daemons
-from orchestrator.engine.kinds.riak.predicates import ASKED_AT_LEAST
-from orchestrator.engine.kinds.riak.settings import limit_key, timer_key
+from orchestrator.engine.kinds.riak.recovery import ASKED_AT_LEAST
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.model.observation import ClusterView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
@@ -36,6 +35,8 @@ from orchestrator.model.riak import (
     ServiceWait,
     SignsOfLife,
     Transfers,
+    limit_key,
+    timer_key,
 )
 from orchestrator.stores.riak.admin import KV
 from orchestrator.stores.riak.contact import Contact, Contacts, usable

@@ -7,13 +7,13 @@ from itertools import product
 from typing import Final
 
 from orchestrator.engine.kinds.riak.quorum import together
-from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, WriteSettings, action_name
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import FallbacksHome, NodeRecovered, SettingChanged, SettingRestored
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Deadlines, DisabledPredicate, Selection
+from orchestrator.model.riak import timer_key
 from orchestrator.model.work_event import HandoffLeftWaiting, NotHastened
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How

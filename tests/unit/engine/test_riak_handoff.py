@@ -9,19 +9,21 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.engine.kinds.kind import RIAK, kind_of
-from orchestrator.engine.kinds.riak.hasten import (
+from orchestrator.engine.kinds.riak.optimism import at_rest
+from orchestrator.engine.kinds.riak.recovery import (
+    baseline_of,
     forced,
     given_up,
     home,
     impossible,
+    limit_changes,
     missed,
+    not_back,
     shortfall,
     timer_changes,
+    unsettled,
     unstarted,
 )
-from orchestrator.engine.kinds.riak.optimism import at_rest
-from orchestrator.engine.kinds.riak.recovery import baseline_of, not_back, unsettled
-from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key, timer_key
 from orchestrator.engine.state import Failing, RunState
 from orchestrator.model.action import ForceHandoff, Purpose
 from orchestrator.model.cluster import NodeName
@@ -47,6 +49,9 @@ from orchestrator.model.riak import (
     RingReady,
     ServiceWait,
     Transfers,
+    holder,
+    limit_key,
+    timer_key,
 )
 from orchestrator.model.work_event import NotHastened
 from orchestrator.simulation import views

@@ -12,9 +12,7 @@ import pytest
 
 from orchestrator.engine.kinds.predicates import Question, evidence_of, holds
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.hasten import home
-from orchestrator.engine.kinds.riak.recovery import unsettled
-from orchestrator.engine.kinds.riak.waiting import left_waiting, news, shortfall
+from orchestrator.engine.kinds.riak.recovery import home, left_waiting, news, shortfall, unsettled
 from orchestrator.engine.state import RunState, WaitingHandoff
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Hold, MembersMissed, PhaseEntered, RestoreBegun, RunResumed, StoodStill

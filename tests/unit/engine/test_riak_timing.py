@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.estimate import PastTimes, PastTurn, rests_on
-from orchestrator.engine.kinds.riak.settings import timer_key
-from orchestrator.engine.kinds.riak.timing import usual_restart
+from orchestrator.engine.kinds.riak.recovery import usual_restart
 from orchestrator.model.observation import ClusterView, SettingsView, SettingValue
 from orchestrator.model.reading import NOT_READ
+from orchestrator.model.riak import timer_key
 from orchestrator.simulation.glance import glance
 from orchestrator.view.plan import plan_text
 from tests.simulation.play import plan_of

@@ -13,10 +13,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.kinds.kind import RIAK
-from orchestrator.engine.kinds.riak.hasten import planned_too
-from orchestrator.engine.kinds.riak.recovery import not_back, unsettled
-from orchestrator.engine.kinds.riak.settings import timer_key
-from orchestrator.engine.kinds.riak.waiting import still
+from orchestrator.engine.kinds.riak.recovery import not_back, planned_too, still, unsettled
 from orchestrator.engine.phases import READS
 from orchestrator.engine.state import RunState, WaitingHandoff
 from orchestrator.model.action import (
@@ -33,7 +30,7 @@ from orchestrator.model.observation import ClusterView, Level, Look, SettingsVie
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
-from orchestrator.model.riak import RiakView
+from orchestrator.model.riak import RiakView, timer_key
 from orchestrator.model.work_event import WaitingPartition
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.riak.output import CommandOutput

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.engine.kinds.predicates import Predicate, Question
-from orchestrator.engine.kinds.riak.hasten import against
-from orchestrator.engine.kinds.riak.predicates import ALL_MEMBERS_UP, ASKED_AT_LEAST
-from orchestrator.engine.kinds.riak.settings import timer_key
+from orchestrator.engine.kinds.riak.predicates import ALL_MEMBERS_UP
+from orchestrator.engine.kinds.riak.recovery import ASKED_AT_LEAST, against
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView, HostView, Observation, ServiceState, SettingsView
@@ -22,6 +21,7 @@ from orchestrator.model.riak import (
     ServiceWait,
     SignsOfLife,
     Transfers,
+    timer_key,
 )
 
 

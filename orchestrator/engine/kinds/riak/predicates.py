@@ -19,14 +19,11 @@ from functools import wraps
 from typing import Final
 
 from orchestrator.engine.kinds.predicates import ByPolicy, Evidence, Finding, Question
-from orchestrator.engine.kinds.riak import waiting
 from orchestrator.engine.kinds.riak.quorum import Breach, breaches, quorum_of
+from orchestrator.engine.kinds.riak.recovery import advice, excused, unclean
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.model.riak import Availability, ClusterStatus, Membership, RiakView, SignsOfLife, Transfers
-
-ASKED_AT_LEAST: Final = 2
-"""Nodes that must report no transfers: one node does not report nodes that it cannot reach."""
+from orchestrator.model.riak import Availability, ClusterStatus, Membership, RiakView, SignsOfLife
 
 ALL_MEMBERS_UP: Final = "all_members_up"
 """The predicate that names a member that is down."""
@@ -147,28 +144,9 @@ def no_transfers(question: Question) -> Iterator[Finding]:
     if isinstance(view, Unknown):
         yield "cluster", view
         return
-    more = waiting.advice(question, view)
-    for subject, said in unclean(view, waiting.excused(question, view)):
+    more = advice(question, view)
+    for subject, said in unclean(view, excused(question, view)):
         yield subject, f"{said}{more}" if isinstance(said, str) else said
-
-
-def unclean(view: RiakView, excused: waiting.Held) -> Iterator[Finding]:
-    """Transfers that run, wait or are unknown; without what is excused."""
-    if isinstance(view.transfers, Unknown):
-        yield "transfers", view.transfers
-        return
-    for asked, transfers in view.transfers.items():
-        if isinstance(transfers, Unknown):
-            yield f"transfers by {asked}", transfers
-        elif not (left := waiting.less(transfers, view, excused)).clean:
-            yield f"transfers by {asked}", "; ".join(what_transfers(left))
-    if not isinstance(view.members, Unknown):
-        known = len(view.members)
-    else:
-        known = ASKED_AT_LEAST if isinstance(view.cluster, Unknown) else len(view.cluster.members)
-    wanted = min(ASKED_AT_LEAST, known)
-    if len(view.transfers) < wanted:
-        yield "transfers", f"{len(view.transfers)} nodes were asked instead of {wanted}"
 
 
 def waiting_go_alone(question: Question) -> Iterator[Finding]:
@@ -197,20 +175,6 @@ def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Findin
         yield "ring", f"{_names(strangers)} own partitions, but are no members"
     for breach in breaches(ring, n_vals, wave | _down(cluster)):
         yield ", ".join(breach.nodes), _evidence(breach, ring.size, wave)
-
-
-def what_transfers(transfers: Transfers) -> Iterator[str]:
-    """Everything that keeps transfers from being clean, for people."""
-    for node in transfers.down:
-        yield f"{node} is down"
-    for count in transfers.waiting:
-        yield f"{count.node} has {count.partitions} partitions waiting to be handed off"
-    for count in transfers.not_running:
-        yield f"{count.node} does not run {count.partitions} of its primary partitions"
-    for active in transfers.active:
-        yield f"a transfer ({active.kind}) to {active.target} is active"
-    for node in transfers.uncontacted:
-        yield f"{node} could not be contacted"
 
 
 def _evidence(breach: Breach, lists: int, wave: Nodes) -> Evidence:
