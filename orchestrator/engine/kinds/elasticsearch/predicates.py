@@ -7,7 +7,6 @@ unknown is never healthy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
@@ -20,8 +19,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import FILTERS, is_ours
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import SUBJECTS, ByPolicy, Finding, Question, disabling
 from orchestrator.model.allocation import DISABLING, disables
-from orchestrator.model.cluster import Health, Node
-from orchestrator.model.frozen import for_the_same_objects
+from orchestrator.model.cluster import Health
 from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Instant, Unknown
@@ -134,7 +132,7 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     In an upgrade the nodes of the wave come back with the target. A run whose hooks do the upgrade continues,
     once one of its own nodes has a newer version.
     """
-    if not _mixed(view.nodes):
+    if len({node.version for node in view.nodes}) <= 1:
         return
     versions = {node.name: version_key(node.version) for node in view.nodes}
     if question.policy.upgrade is not None:
@@ -162,11 +160,6 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
             hooked = f"{disabling('version_order', f'node {name}')} if hooks of the playbook upgrade it"
             way = f"an upgrade, so that {name} comes back with the newer version, or {hooked}"
             yield f"node {name}", ByPolicy(evidence=older, way=way)
-
-
-@for_the_same_objects
-def _mixed(nodes: tuple[Node, ...]) -> bool:
-    return len(set(map(attrgetter("version"), nodes))) > 1
 
 
 def no_running_snapshot(question: Question) -> Iterator[Finding]:

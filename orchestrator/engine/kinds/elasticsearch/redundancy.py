@@ -220,7 +220,6 @@ def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Find
             yield f"index {index.name}", alone
 
 
-@for_the_same_objects
 def _without_replicas(indices: tuple[Index, ...]) -> Mapping[str, Index]:
     return {one.uuid: one for one in indices if one.replicas <= 0 and not one.searchable_snapshot}
 
@@ -271,7 +270,7 @@ def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator
     """Every tier and role of the wave's nodes has another member outside the wave."""
     kinds = _kinds_in_wave(question.wave.nodes, view)
     inside = {role for roles in kinds for role in served(roles)}
-    everywhere, in_wave = _members_by_role(view.nodes), _by_role(kinds)
+    everywhere, in_wave = _by_role(_kinds_of_nodes(view.nodes)), _by_role(kinds)
     for role in sorted(inside - ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
         if everywhere[role] > in_wave[role] or (role is Role.MASTER and question.policy.accept_master_outage):
             continue
@@ -291,7 +290,6 @@ def tiers_too(roles: frozenset[Role]) -> frozenset[Role]:
     return here | DATA_ROLES if Role.DATA in here else here
 
 
-@for_the_same_objects
 def _by_role(kinds: Mapping[frozenset[Role], int]) -> Counter[Role]:
     """How many nodes have each role, tiers too."""
     found = Counter[Role]()
@@ -301,12 +299,6 @@ def _by_role(kinds: Mapping[frozenset[Role], int]) -> Counter[Role]:
     return found
 
 
-@for_the_same_objects
-def _members_by_role(nodes: tuple[Node, ...]) -> Counter[Role]:
-    return _by_role(_kinds_of_nodes(nodes))
-
-
-@for_the_same_objects
 def _kinds_in_wave(wave: tuple[NodeName, ...], view: ClusterView) -> Counter[frozenset[Role]]:
     """The same of the members in a wave."""
     return Counter([node.roles for name in wave if (node := view.node(name))])
@@ -320,7 +312,7 @@ def _kinds_of_nodes(nodes: tuple[Node, ...]) -> Counter[frozenset[Role]]:
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
     """At least the share `min_capacity` of each tier's data nodes stays up."""
-    least, members = question.policy.min_capacity, _members_by_role(view.nodes)
+    least, members = question.policy.min_capacity, _by_role(_kinds_of_nodes(view.nodes))
     in_wave = _by_role(_kinds_in_wave(question.wave.nodes, view))
     tiers = DATA_ROLES & set().union(*_kinds_of_nodes(view.nodes))
     for tier in sorted(tiers, key=lambda role: role.value):
