@@ -21,7 +21,7 @@ from orchestrator.next_command import next_command
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.connection import Agrees
 from orchestrator.runs.find_run import Wanted, find_run, leave_request, state_in_words
-from orchestrator.runs.planning import Preparation, prepare
+from orchestrator.runs.prepare import Preparation, prepare
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, suspended_pid
 from orchestrator.runtime.store import RunEntry, StateStore

@@ -182,7 +182,7 @@ def apply(
     from orchestrator.cli.prompts import confirm, end_without_nodes, require_terminal
     from orchestrator.runs.attempt import exit_code
     from orchestrator.runs.files import load_plan
-    from orchestrator.runs.planning import prepare_saved
+    from orchestrator.runs.prepare import prepare_saved
 
     context = context_of(output)
     loaded = load_plan(saved)

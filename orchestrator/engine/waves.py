@@ -7,7 +7,6 @@ from a `Choice` to a `Wave`, by its name in a table. It checks only predicates a
 
 from __future__ import annotations
 
-import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,9 +70,7 @@ def selected(view: ClusterView, selection: Selection, zone_attribute: str | None
     """The members that a selection matches, in order."""
 
     def means(node: Node) -> bool:
-        if selection.only and not any(fnmatch.fnmatchcase(node.name, glob) for glob in selection.only):
-            return False
-        if any(fnmatch.fnmatchcase(node.name, glob) for glob in selection.exclude):
+        if not selection.names(node.name):
             return False
         if selection.zone is not None and node.zone(zone_attribute) != selection.zone:
             return False
@@ -91,13 +88,6 @@ def undated(view: ClusterView, selection: Selection, zone_attribute: str | None)
         return ()
     whatever = selected(view, replace(selection, started_before=None), zone_attribute)
     return tuple(node.name for node in whatever if node.incarnation.started_at_ms is None)
-
-
-def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
-    """Names and globs of a selection that match no member: a typing error never counts as "none"."""
-    names = [node.name for node in view.nodes]
-    wanted = (*selection.only, *selection.exclude)
-    return tuple(glob for glob in wanted if not fnmatch.filter(names, glob))
 
 
 def nodes_to_restart(started: RunStarted, *, paused: bool = False) -> int:

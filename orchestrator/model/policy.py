@@ -6,9 +6,10 @@ The policy is written to the journal at the start. `resume` uses it, even if the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from fnmatch import fnmatchcase
 
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.gate import Gate
@@ -110,13 +111,27 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which nodes a run restarts. An empty `only` selects all. Names are globs."""
+    """Which nodes a run restarts, or which hosts are tuned. An empty `only` selects all."""
 
-    only: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()  # names or globs; a name with brackets means the node of that name too
     exclude: tuple[str, ...] = ()
     zone: Zone | None = None
     started_before: Instant | None = None  # only nodes whose process is older, by the node's own clock
     due: tuple[Due, ...] = ()  # only nodes to which one of these applies
+
+    def names(self, node: NodeName) -> bool:
+        """Whether `only` and `exclude` leave this node in."""
+        wanted = not self.only or any(_matches(node, pattern) for pattern in self.only)
+        return wanted and not any(_matches(node, pattern) for pattern in self.exclude)
+
+    def unmatched(self, nodes: Collection[NodeName]) -> tuple[str, ...]:
+        """Names and globs that match none of these nodes: a typing error never counts as "none"."""
+        patterns = (*self.only, *self.exclude)
+        return tuple(each for each in patterns if not any(_matches(node, each) for node in nodes))
+
+
+def _matches(node: NodeName, pattern: str) -> bool:
+    return node == pattern or fnmatchcase(node, pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

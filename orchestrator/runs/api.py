@@ -27,7 +27,7 @@ from orchestrator.runs.connection import Connection, Watched
 from orchestrator.runs.find_run import Wanted, find_run
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.host_tuning import Maker
-from orchestrator.runs.planning import Preparation, prepare
+from orchestrator.runs.prepare import Preparation, prepare
 from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runs.takeover import InService

@@ -1,22 +1,37 @@
-"""Which nodes a run restarts: cluster, zones and selection, checked against the first reading."""
+"""Which nodes a run restarts and which indices it merges, checked against the first reading."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import Predicate
-from orchestrator.engine.waves import selected, undated, unmatched
+from orchestrator.engine.upgrade import to_upgrade
+from orchestrator.engine.waves import selected, undated
 from orchestrator.errors import UsageError
-from orchestrator.merging.rules import OWN_RULES
+from orchestrator.merging.rules import OWN_RULES, PastMerges, leftovers, merge_targets, nodes_due
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
+from orchestrator.model.merging import BulkView, LoaderLeftover, Resolution, ResolvedIndex
 from orchestrator.model.observation import ClusterView, Look, SettingsView
-from orchestrator.model.policy import Kind, Policy, Strategy
+from orchestrator.model.policy import (
+    DueFor,
+    HostChanges,
+    Kind,
+    Policy,
+    Strategy,
+    reasons,
+)
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runs.connection import ClusterPorts
+from orchestrator.runs.connection import ClusterPorts, Connection
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import StateMissing
+from orchestrator.view.text import counted, listed, stamp_seconds
 
 
 def predicate_names(kind: Kind) -> PredicateNames:
@@ -155,7 +170,7 @@ def start_of(
         attribute, awareness = awareness_of(settings, policy.zone_attribute)
         policy = replace(policy, zone_attribute=attribute, awareness=awareness)
     attribute = policy.zone_attribute
-    missing = unmatched(view, policy.selection)
+    missing = policy.selection.unmatched([node.name for node in view.nodes])
     names = ", ".join(sorted(node.name for node in view.nodes))
     if missing:
         wanted = policy.expect_nodes
@@ -203,3 +218,218 @@ def _some_but_not_due(view: ClusterView, policy: Policy) -> bool:
     return selection.started_before is not None and bool(
         selected(view, replace(selection, started_before=None), attribute)
     )
+
+
+_REASONS_SHOWN: Final = 5
+"""Nodes whose reason is shown."""
+
+
+def only_due(connection: Connection, view: ClusterView, started: RunStarted) -> RunStarted:
+    """The same beginning with the due nodes alone; all of them without `--due`. Shows why they are due.
+
+    Raises:
+        UsageError: a node's host, or its process, does not show whether it is due.
+    """
+    due = started.policy.selection.due
+    if not due or not started.nodes:
+        return started
+    changes = _host_changes(connection, started)
+    found: dict[NodeName, str] = {}
+    for name in started.nodes:
+        node = view.members[name]
+        began = node.incarnation.started_at_ms
+        if began is None and any(one.reason is DueFor.CONFIG for one in due):
+            raise UsageError(f"--due config: {name} did not show when its process started: try again")
+        why = reasons(
+            due,
+            version=node.version,
+            started=None if began is None else began / 1000,
+            changes=changes.get(name),
+        )
+        if text := ", ".join(why):
+            found[name] = text
+    shown = [f"{name} {why}" for name, why in list(found.items())[:_REASONS_SHOWN]]
+    shown += [f"and {len(found) - _REASONS_SHOWN} more"] if len(found) > _REASONS_SHOWN else []
+    if shown:
+        connection.process.tell(f"due: {'; '.join(shown)}")
+    return replace(started, nodes=tuple(found))
+
+
+def only_to_upgrade(connection: Connection, view: ClusterView, started: RunStarted) -> RunStarted:
+    """The same beginning without the nodes that run the wanted version already, with its plugins.
+
+    A node with a newer version stays in: the run holds because of it. So does one whose machine is rebooted.
+    """
+    upgrade = started.policy.upgrade
+    if upgrade is None:
+        return started
+    due = {node.name for node in to_upgrade(started.policy, (view.members[name] for name in started.nodes))}
+    left_out = [name for name in started.nodes if name not in due]
+    if left_out and len(left_out) < len(started.nodes):
+        connection.process.tell(f"left out, since they run {upgrade.target} already: {listed(left_out)}")
+    return replace(started, nodes=tuple(name for name in started.nodes if name not in left_out))
+
+
+def nothing_due(cluster: str, policy: Policy) -> str | None:
+    """Why a selection without nodes is no mistake; None if there is no reason to leave nodes out."""
+    selection, upgrade = policy.selection, policy.upgrade
+    because = []
+    if selection.started_before is not None:
+        because.append(f"started before {stamp_seconds(selection.started_before)}")
+    if selection.due:
+        because.append(f"is due ({', '.join(map(str, selection.due))})")
+    if upgrade is not None and not because:
+        plugins = f" with {listed(upgrade.plugins)}" if upgrade.plugins else ""
+        return f"{cluster}: nothing to upgrade: every selected node runs {upgrade.target}{plugins}"
+    if upgrade is not None:
+        because.append(f"is to be upgraded to {upgrade.target}")
+    verb = "restart" if upgrade is None else "upgrade"
+    return f"{cluster}: nothing to {verb}: no selected node {' and '.join(because)}" if because else None
+
+
+def _host_changes(connection: Connection, started: RunStarted) -> Mapping[NodeName, HostChanges]:
+    due = started.policy.selection.due
+    files = tuple(path for one in due for path in one.files)
+    reboot = any(one.reason is DueFor.REBOOT for one in due)
+    if not files and not reboot:
+        return {}
+    addresses = {name: started.addresses[name] for name in started.nodes}
+    read = connection.ports.changes(addresses, files, reboot=reboot)
+    flags = " ".join(f"--due {one}" for one in due if one.reason is not DueFor.VERSION)
+    unknown = [f"host of {node}: {one.reason}" for node, one in read.items() if isinstance(one, Unknown)]
+    if unknown:
+        more = f"; so are {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise UsageError(f"{flags}: not known: {unknown[0]}{more}")
+    return {node: one for node, one in read.items() if not isinstance(one, Unknown)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedIndices:
+    """The loaded indices, by the first reading."""
+
+    started: RunStarted  # how the run begins: with the indices in their order, and the nodes that are due
+    bulk: BulkView  # the reading of them
+    left: tuple[LoaderLeftover, ...]  # what their loader seems to have left behind
+    restarts: bool  # whether nodes are to be restarted at all
+    recorded: bool  # whether the state database has a merge of any of them: it shows which nodes are due
+
+    @property
+    def nothing_to_do(self) -> str | None:
+        """Why the step has nothing to do; None when it has something."""
+        started, merge = self.started, self.started.policy.merge
+        due = any(target.due for target in started.indices) or any(one.put_right for one in self.left)
+        if merge is None or due or started.nodes:
+            return None
+        number = len(started.indices)
+        said = (
+            f"{started.cluster}: nothing to do: {counted(number, 'index', 'indices')} "
+            f"{'has' if number == 1 else 'have'} at most {counted(merge.max_segments, 'segment')} a copy"
+        )
+        if not self.restarts:
+            return said
+        if not self.recorded:
+            return f"{said}, and the state file has no merge of them that this restart could follow"
+        return f"{said}, and every selected node was restarted since they were merged"
+
+
+def find_bulk_indices(
+    connection: Connection, view: ClusterView, started: RunStarted, *, restarts: bool
+) -> LoadedIndices:
+    """Resolve the indices of a bulk load, read them, and work out what is due.
+
+    Args:
+        connection: the cluster, and the state that records earlier merges.
+        view: the first reading of the cluster.
+        started: how the run begins without them.
+        restarts: whether nodes are restarted after the merges.
+
+    Raises:
+        UsageError: the patterns match nothing that can be merged, or it cannot be read.
+        JournalError: the state cannot be read.
+    """
+    policy, ports = started.policy.merge, connection.ports
+    if policy is None:
+        raise UsageError("--index: name the indices that were loaded, such as --index 'posts-*'")
+    found = ports.resolve(policy.patterns)
+    if isinstance(found, Unknown):
+        raise UsageError(f"the indices of {view.name} cannot be read: {found.reason}")
+    chosen = require_open(found, policy.patterns, view.name)
+    for note in left_out(found):
+        connection.process.warn(note)
+    bulk = ports.cluster.bulk([index.uuid for index in chosen])
+    if isinstance(bulk, Unknown):
+        raise UsageError(
+            f"the segments of {_names(chosen)} on {view.name} cannot be read: {bulk.reason}; "
+            "try again when every copy answers"
+        )
+    if not bulk.indices:
+        raise UsageError(f"{_names(chosen)} went away while it was looked at; nothing was changed")
+    past = _past_merges(connection, view.uuid, bulk)
+    targets = merge_targets(bulk, policy, past)
+    left = leftovers(bulk, policy.put_right, view)
+    nodes = nodes_due(started.nodes, view, targets, past, left) if restarts else ()
+    return LoadedIndices(
+        started=replace(started, nodes=nodes, indices=targets),
+        bulk=bulk,
+        left=left,
+        restarts=restarts,
+        recorded=bool(past.ended),
+    )
+
+
+def _past_merges(connection: Connection, uuid: str, bulk: BulkView) -> PastMerges:
+    """What earlier runs merged; empty before the first run."""
+    try:
+        with connection.state(Access.READ) as store:
+            return store.merges(uuid, tuple(bulk.indices))
+    except StateMissing:
+        return PastMerges()
+
+
+def require_open(found: Resolution, patterns: Sequence[str], cluster: str) -> tuple[ResolvedIndex, ...]:
+    """The indices to work on.
+
+    Args:
+        found: what the patterns match.
+        patterns: as they were given.
+        cluster: its name, for the message.
+
+    Raises:
+        UsageError: a pattern matches nothing, or nothing that can be merged.
+    """
+    if found.unmatched:
+        raise UsageError(
+            f"--index {found.unmatched[0]}: {cluster} has no index, alias or data stream of that name; "
+            "see `GET /_cat/indices?v`"
+        )
+    if found.open:
+        return found.open
+    given = " ".join(f"--index {pattern}" for pattern in patterns)
+    if found.closed:
+        raise UsageError(
+            f"{given}: {_names(found.closed)} {_is(found.closed)} closed, and the segments of a closed index "
+            "can be neither read nor merged: open it first"
+        )
+    raise UsageError(
+        f"{given}: {_names(found.hidden)} {_is(found.hidden)} hidden: give the name in full, or with its dot"
+    )
+
+
+def left_out(found: Resolution) -> tuple[str, ...]:
+    """What matches and is left out, one line a reason."""
+    lines = []
+    if found.closed:
+        lines.append(f"left out, since closed: {_names(found.closed)}")
+    if found.hidden:
+        lines.append(
+            f"left out, since hidden: {_names(found.hidden)}; give the name in full to have it merged"
+        )
+    return tuple(lines)
+
+
+def _names(indices: Iterable[ResolvedIndex]) -> str:
+    return listed([index.name for index in indices], 5)
+
+
+def _is(indices: Sequence[ResolvedIndex]) -> str:
+    return "is" if len(indices) == 1 else "are"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Final, Protocol
 
 from orchestrator.config.cluster import ClusterFile
@@ -15,6 +14,7 @@ from orchestrator.model.action import ActionResult, HostAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, HostFacts
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.policy import Selection
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.next_command import next_command
@@ -144,18 +144,10 @@ def select(nodes: Collection[NodeName], only: Collection[str], exclude: Collecti
     Raises:
         UsageError: a name matches nothing, or none is left.
     """
-    names = ", ".join(sorted(nodes)) or "none"
-    strangers = [
-        pattern for pattern in (*only, *exclude) if not any(_matches(node, pattern) for node in nodes)
-    ]
-    if strangers:
+    names, selection = ", ".join(sorted(nodes)) or "none", Selection(only=tuple(only), exclude=tuple(exclude))
+    if strangers := selection.unmatched(nodes):
         raise UsageError(f"no node is called {', '.join(strangers)}; there are {names}")
-    found = [
-        node
-        for node in sorted(nodes)
-        if (not only or any(_matches(node, pattern) for pattern in only))
-        and not any(_matches(node, pattern) for pattern in exclude)
-    ]
+    found = [node for node in sorted(nodes) if selection.names(node)]
     if not found:
         raise UsageError(f"the selection leaves no node; there are {names}")
     return found
@@ -178,10 +170,6 @@ def in_zone(ports: FilePorts, nodes: Collection[NodeName], zone: str | None) -> 
         said = f"the zones are {there}" if there else "no node has a zone"
         raise UsageError(f"no selected node is in zone {zone}; {said}")
     return found
-
-
-def _matches(node: str, pattern: str) -> bool:
-    return node == pattern or fnmatchcase(node, pattern)
 
 
 def _members(ports: FilePorts, process: Process, known: Mapping[NodeName, str]) -> Members:

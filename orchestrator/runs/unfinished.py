@@ -26,7 +26,7 @@ from orchestrator.model.riak import holder
 from orchestrator.runs.attempt import Attempt, drive, driven
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.find_run import RunPassed, Wanted, candidates, find_run, is_missing, nothing_to_restore
-from orchestrator.runs.planning import prepare_restore
+from orchestrator.runs.prepare import prepare_restore
 from orchestrator.runs.recorded import PastRun, past_run_of, require_agreed, to_restore, to_resume
 from orchestrator.runs.selection import require_same
 from orchestrator.runs.takeover import UNSAID, InService, LeaseHeld, repair, take_up

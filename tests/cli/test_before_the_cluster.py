@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.runs import planning
+from orchestrator.runs import prepare
 from orchestrator.runtime.clock import SystemClock
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
@@ -54,7 +54,7 @@ def test_a_member_that_has_just_joined_is_waited_for(
         assert (said.code, "es3" in said.out) == (ExitCode.DONE, True)
         waiting = f"waiting up to 30 s for the first reading: {UNREPORTED}"
         assert said.err.count(waiting) == 1, said.err
-        monkeypatch.setattr(planning, "_REPORT_SECONDS", 0.3)
+        monkeypatch.setattr(prepare, "_REPORT_SECONDS", 0.3)
         server.silent = 1_000_000
         said = console.run("plan", "--cluster", file)
         assert (said.code, f"cannot be read: {UNREPORTED}\n" in said.err) == (ExitCode.USAGE, True)

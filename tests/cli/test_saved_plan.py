@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.runs.planning import Preparation
+from orchestrator.runs.prepare import Preparation
 from tests.cli.console import Console, Said
 from tests.cli.small_cluster import SmallCluster
 

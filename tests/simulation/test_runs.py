@@ -38,7 +38,7 @@ from orchestrator.runs import (
 )
 from orchestrator.runs.api import _Asked
 from orchestrator.runs.connection import ClusterPorts, PolicySource, Watched
-from orchestrator.runs.planning import prepare
+from orchestrator.runs.prepare import prepare
 from orchestrator.runs.unfinished import NothingDriven, restore_meant
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash, How, Trip

@@ -20,7 +20,6 @@ from orchestrator.engine.waves import (
     node_wave,
     selected,
     undated,
-    unmatched,
     zone_wave,
 )
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role, Zone
@@ -99,6 +98,7 @@ def test_selection(subtests: pytest.Subtests) -> None:
         (Selection(zone=Zone("b")), "es2"),
         (Selection(started_before=5.0), "es1"),
         (Selection(only=("ES*",)), ""),
+        (Selection(only=("es[12]",), exclude=("es[1]",)), "es2"),
     ]:
         with subtests.test(selection=selection, names=names):
             view = _view(
@@ -116,7 +116,15 @@ def test_a_node_with_an_unknown_start_is_not_older() -> None:
     assert undated(view, Selection(started_before=1e12), None) == ("es1",)
     assert undated(view, Selection(), None) == ()
     assert undated(view, Selection(only=("es2",), started_before=1e12), None) == ()
-    assert unmatched(view, Selection(only=("es1", "es9"), exclude=("web*",))) == ("es9", "web*")
+    chosen = Selection(only=("es1", "es9"), exclude=("web*",))
+    assert chosen.unmatched([node.name for node in view.nodes]) == ("es9", "web*")
+
+
+def test_a_name_with_brackets_means_the_node_of_that_name() -> None:
+    named = NodeName("es[1]")
+    assert Selection(only=("es[1]",)).names(named)
+    assert not Selection(exclude=("es[1]",)).names(named)
+    assert Selection(only=("es[1]",)).unmatched([named]) == ()
 
 
 def _anything(_: Wave) -> tuple[Hold, ...]:

@@ -25,14 +25,20 @@ from orchestrator.model.plan import Plan
 from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.next_command import next_command
-from orchestrator.ports import ClusterReadings
 from orchestrator.runs.attempt import driven
-from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
-from orchestrator.runs.due import nothing_due, only_due, only_to_upgrade
 from orchestrator.runs.files import SavedPlan
 from orchestrator.runs.find_run import Wanted, candidates, past_times
-from orchestrator.runs.selection import require_cluster, require_zones, start_of
+from orchestrator.runs.selection import (
+    LoadedIndices,
+    find_bulk_indices,
+    nothing_due,
+    only_due,
+    only_to_upgrade,
+    require_cluster,
+    require_zones,
+    start_of,
+)
 from orchestrator.runs.surroundings import require_surroundings
 from orchestrator.runs.takeover import new_run, release_dead, restore_others
 from orchestrator.runtime.database import Access
@@ -49,18 +55,12 @@ _REPORT_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """What is known before a run begins. Nothing is changed yet.
-
-    Attributes:
-        view: the first reading of the cluster.
-        started: how the run would begin.
-        loaded: the indices of a bulk load; None for a restart alone.
-    """
+    """What is known before a run begins. Nothing is changed yet."""
 
     connection: Connection
-    view: ClusterView
-    started: RunStarted
-    loaded: LoadedIndices | None = None
+    view: ClusterView  # the first reading of the cluster
+    started: RunStarted  # how the run would begin
+    loaded: LoadedIndices | None = None  # the indices of a bulk load; None for a restart alone
 
     @property
     def not_due(self) -> str | None:
@@ -215,13 +215,15 @@ class Preparation:
         Raises:
             PlanMismatch: a plan was shown or saved, and it leaves out or adds a node.
         """
-        view, settings = _first_reading(self.connection)
+        first = _first_reading(self.connection)
         restarts = self.loaded is None or self.loaded.restarts
-        fresh, _ = _started(self.connection, view, settings, before.policy, restarts=restarts)
+        fresh = _started(self.connection, first, before.policy, restarts=restarts).started
         now = replace(fresh, planned=before.planned, forecast=before.forecast)
         other = sorted(set(now.nodes) ^ set(before.nodes))
         if before.planned and other:
-            raise _mismatch(view.name, f"the restored settings bring {', '.join(other)} into the selection")
+            raise _mismatch(
+                first.view.name, f"the restored settings bring {', '.join(other)} into the selection"
+            )
         return now
 
 
@@ -238,10 +240,11 @@ def prepare(connection: Connection, source: PolicySource, *, restarts: bool = Tr
     """
     connection.ports.require_secrets(source.secrets)
     require_surroundings(connection, source.build(None).playbook)
-    prepared, settings = _prepared(connection, source, restarts=restarts)
+    first = _first_reading(connection)
+    prepared = _prepared(connection, first, source.build(len(first.view.nodes)), restarts=restarts)
     _warn_of_endpoints(connection)
     if restarts:
-        require_zones(prepared.view, settings, prepared.started.policy, connection.ports.source)
+        require_zones(first.view, first.settings, prepared.started.policy, connection.ports.source)
         require_names(prepared.started.policy, prepared.started.nodes)
     return prepared
 
@@ -258,16 +261,31 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
         raise _mismatch(ports.name, changed)
     ports.require_secrets(secrets_of(saved.policy))
     require_surroundings(connection, saved.policy.playbook)
-    view, settings = _first_reading(connection)
-    if unknown := [name for name in saved.nodes if name not in {node.name for node in view.nodes}]:
-        raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
+    first = _first_reading(connection)
+    if unknown := [name for name in saved.nodes if name not in first.view.members]:
+        raise _mismatch(first.view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
     require_names(saved.policy, saved.nodes)
-    prepared = _with_warnings(connection, view, settings, saved.policy, restarts=True)
+    prepared = _prepared(connection, first, saved.policy)
     _warn_of_endpoints(connection)
     now = prepared.plan()
     if now.fingerprint != saved.fingerprint:
-        raise _mismatch(view.name, saved.differs_from(now))
+        raise _mismatch(first.view.name, saved.differs_from(now))
     return prepared, now
+
+
+def prepare_restore(connection: Connection, playbook: str | None) -> RunStarted:
+    """How a run on the cluster would begin, for a restore from the cluster's own record. Zones do not matter.
+
+    Args:
+        connection: the cluster.
+        playbook: name or path; None takes that of the cluster file.
+
+    Raises:
+        OrchestratorError: the playbook is wrong, or the cluster cannot be read.
+    """
+    source = connection.ports.policy(playbook, Overrides())
+    first = _first_reading(connection)
+    return _prepared(connection, first, source.build(len(first.view.nodes))).started
 
 
 def _warn_of_endpoints(connection: Connection) -> None:
@@ -284,58 +302,43 @@ def _warn_of_blind_waves(connection: Connection, plan: Plan) -> None:
         connection.process.warn(f"blind in wave {', '.join(blind)}: {through}")
 
 
-def prepare_restore(connection: Connection, playbook: str | None) -> RunStarted:
-    """How a run on the cluster would begin, for a restore from the cluster's own record. Zones do not matter.
-
-    Args:
-        connection: the cluster.
-        playbook: name or path; None takes that of the cluster file.
-
-    Raises:
-        OrchestratorError: the playbook is wrong, or the cluster cannot be read.
-    """
-    source = connection.ports.policy(playbook, Overrides())
-    prepared, _ = _prepared(connection, source, restarts=True)
-    return prepared.started
-
-
 def _mismatch(cluster: str, why: str) -> PlanMismatch:
     return PlanMismatch(
         f"the saved plan does not fit {cluster}: {why}; make a new plan (`{next_command('plan', '--out')}`)"
     )
 
 
-def _prepared(
-    connection: Connection, source: PolicySource, *, restarts: bool
-) -> tuple[Preparation, Reading[SettingsView]]:
-    view, settings = _first_reading(connection)
-    policy = source.build(len(view.nodes))
-    return _with_warnings(connection, view, settings, policy, restarts=restarts), settings
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _First:
+    """The first reading."""
+
+    view: ClusterView
+    settings: Reading[SettingsView]
 
 
-def _first_reading(connection: Connection) -> tuple[ClusterView, Reading[SettingsView]]:
-    ports, read = connection.ports, _first_readings(connection)
-    try:
-        return require_cluster(read.cluster, ports.name, ports.source), read.settings
-    except UsageError as error:
-        if not isinstance(read.cluster, Unknown):
-            raise
-        raise UsageError(f"{error}{_stopped_here(connection)}") from error
+def _first_reading(connection: Connection) -> _First:
+    """Cluster and settings; read again, within a limit, while a member has not reported its process.
 
-
-def _first_readings(connection: Connection) -> ClusterReadings:
-    """Cluster and settings; read again, within a limit, while a member has not reported its process."""
-    cluster, process = connection.ports.cluster, connection.process
+    Raises:
+        UsageError: the cluster cannot be read, or is another one.
+    """
+    ports, process = connection.ports, connection.process
     limit, waiting = process.now + _REPORT_SECONDS, False
     while True:
-        read = cluster.observe({Look.CLUSTER, Look.SETTINGS})
+        read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
         unknown = read.cluster
         if not (isinstance(unknown, Unknown) and unknown.passes and process.now < limit):
-            return read
+            break
         if not waiting:
             process.tell(f"waiting up to {_REPORT_SECONDS:.0f} s for the first reading: {unknown.reason}")
         waiting = True
         process.clock.wait(1.0)
+    try:
+        return _First(view=require_cluster(read.cluster, ports.name, ports.source), settings=read.settings)
+    except UsageError as error:
+        if not isinstance(read.cluster, Unknown):
+            raise
+        raise UsageError(f"{error}{_stopped_here(connection)}") from error
 
 
 def _stopped_here(connection: Connection) -> str:
@@ -357,46 +360,37 @@ def _stopped_here(connection: Connection) -> str:
     return ""
 
 
-def _with_warnings(
-    connection: Connection,
-    view: ClusterView,
-    settings: Reading[SettingsView],
-    policy: Policy,
-    *,
-    restarts: bool,
-) -> Preparation:
-    started, found = _started(connection, view, settings, policy, restarts=restarts)
-    process, ports = connection.process, connection.ports
-    unknown = undated(view, policy.selection, started.policy.zone_attribute)
+def _prepared(connection: Connection, first: _First, policy: Policy, *, restarts: bool = True) -> Preparation:
+    """How a run with this policy would begin, with warnings of what is odd."""
+    prepared = _started(connection, first, policy, restarts=restarts)
+    process, ports, view = connection.process, connection.ports, first.view
+    unknown = undated(view, policy.selection, prepared.started.policy.zone_attribute)
     if unknown:
         process.warn(
             f"{', '.join(unknown)} did not show when the process started: left out (--started-before)"
         )
     for warning in ports.warnings_for(ports.members(view)):
         process.warn(warning)
-    return Preparation(connection=connection, view=view, started=started, loaded=found)
+    return prepared
 
 
-def _started(
-    connection: Connection,
-    view: ClusterView,
-    settings: Reading[SettingsView],
-    policy: Policy,
-    *,
-    restarts: bool,
-) -> tuple[RunStarted, LoadedIndices | None]:
+def _started(connection: Connection, first: _First, policy: Policy, *, restarts: bool) -> Preparation:
+    """How a run with this policy would begin."""
+    view = first.view
     started = start_of(
         view,
-        settings,
+        first.settings,
         policy,
         operator=connection.process.operator,
         host=connection.process.host,
         cluster_file=connection.ports.cluster_file,
     )
     started = only_to_upgrade(connection, view, only_due(connection, view, started))
-    found = find_bulk_indices(connection, view, started, restarts=restarts) if policy.merge else None
-    started = found.started if found else started
-    return (_with_data_paths(connection, started) if policy.tune else started), found
+    loaded = find_bulk_indices(connection, view, started, restarts=restarts) if policy.merge else None
+    started = loaded.started if loaded else started
+    if policy.tune:
+        started = _with_data_paths(connection, started)
+    return Preparation(connection=connection, view=view, started=started, loaded=loaded)
 
 
 def _with_data_paths(connection: Connection, started: RunStarted) -> RunStarted:
