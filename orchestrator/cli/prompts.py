@@ -20,7 +20,7 @@ from orchestrator.model.plan import Plan
 from orchestrator.next_command import next_command
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.connection import Agrees
-from orchestrator.runs.find_run import Wanted, find_run, leave_request, state_in_words
+from orchestrator.runs.past_runs import Wanted, find_run, leave_request, state_in_words
 from orchestrator.runs.prepare import Preparation, prepare
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, suspended_pid

@@ -15,7 +15,7 @@ from orchestrator.cli import options as opt
 
 if TYPE_CHECKING:
     from orchestrator.runs.connection import Connection
-    from orchestrator.runs.recorded import PastRun
+    from orchestrator.runs.past_runs import PastRun
     from orchestrator.runtime.store import RunEntry, StateStore
 
 
@@ -232,8 +232,7 @@ def resume(
     from orchestrator.errors import ExitCode
     from orchestrator.model.phase import Outcome
     from orchestrator.runs.attempt import exit_code
-    from orchestrator.runs.find_run import Wanted, find_run
-    from orchestrator.runs.recorded import past_run_of
+    from orchestrator.runs.past_runs import Wanted, find_run, past_run_of
     from orchestrator.runs.unfinished import NothingDriven, resume_run
     from orchestrator.runtime.database import Access
     from orchestrator.untrusted import visible
@@ -292,7 +291,7 @@ def restore(
     """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import agrees_to_recorded, ask, confirm_run, has_terminal
-    from orchestrator.runs.find_run import RunPassed
+    from orchestrator.runs.past_runs import RunPassed
     from orchestrator.runs.takeover import InService
     from orchestrator.runs.unfinished import restore_meant
 

@@ -24,14 +24,12 @@ from orchestrator.model.plan import Plan
 from orchestrator.model.work_event import TuningApplied, TuningMissed
 from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection, Watched
-from orchestrator.runs.find_run import Wanted, find_run
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.host_tuning import Maker
+from orchestrator.runs.past_runs import Wanted, find_run, past_run_of
 from orchestrator.runs.prepare import Preparation, prepare
-from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runs.takeover import InService
-from orchestrator.runs.tuned_hosts import hosts_to_tune
+from orchestrator.runs.tuning import Maker, hosts_to_tune
 from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.signals import Asked

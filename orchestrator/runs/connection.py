@@ -57,16 +57,12 @@ DataPaths = Mapping[NodeName, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySource:
-    """How a cluster's policy is built.
+    """How a cluster's policy is built."""
 
-    Attributes:
-        build: the policy for a cluster with this many nodes (None = not known yet); raises `UsageError` for
-            a wrong flag.
-        secrets: references that its gates need.
-    """
-
+    # the policy for a cluster with this many nodes (None = not known yet); raises `UsageError` for a wrong
+    # flag
     build: Callable[[int | None], Policy]
-    secrets: tuple[SecretReference, ...] = ()
+    secrets: tuple[SecretReference, ...] = ()  # references that its gates need
 
 
 class ClusterPorts(Protocol):
@@ -184,16 +180,11 @@ class ClusterPorts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What a reporter can use about the attempt that it reports.
-
-    Attributes:
-        past: records of earlier attempts at the run.
-        seen: the latest recoveries and health that the run has read.
-    """
+    """What a reporter can use about the attempt that it reports."""
 
     kind: Kind
-    past: Sequence[Record]
-    seen: Callable[[], Seen]
+    past: Sequence[Record]  # records of earlier attempts at the run
+    seen: Callable[[], Seen]  # the latest recoveries and health that the run has read
 
 
 class Requests(Protocol):
@@ -265,43 +256,31 @@ class Threads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """The process that works on a run.
-
-    Attributes:
-        operator: who runs it, and on which `host`.
-        identity: a text that is unique to this process; part of the lease's record.
-        reporter: shows an attempt; called once for each.
-        tell: receives warnings and notes, one line each.
-        gone: whether the process of an identity is provably gone.
-        alive: whether it provably runs on this machine.
-        agrees: whether a person agrees to what these lines list: commands that are not this account's own.
-        wake: ends a wait of the clock, from any thread.
-        randomness: for run ids, which `run_id` makes.
-        terms: the times of the lease.
-        order: in which cluster and hosts are read.
-        workers: hosts worked on at once.
-        sampler: makes the sampling of one attempt: which readings of health are recorded.
-        ended: called with the id of a run when an attempt has ended, after its last event.
-    """
+    """The process that works on a run."""
 
     clock: Clock
-    operator: str
+    operator: str  # who runs it, and on which `host`
     host: str
     background: Background
     requests: Requests
-    reporter: Callable[[Watched], AbstractContextManager[Reporter]]
-    tell: Callable[[str], None]
+    reporter: Callable[[Watched], AbstractContextManager[Reporter]]  # shows an attempt; called once for each
+    tell: Callable[[str], None]  # receives warnings and notes, one line each
+    # a text that is unique to this process; part of the lease's record
     identity: str = field(default_factory=lambda: str(current_process()))
-    gone: Callable[[str], bool] = provably_gone
-    alive: Callable[[str], bool] = provably_alive
+    gone: Callable[[str], bool] = provably_gone  # whether the process of an identity is provably gone
+    alive: Callable[[str], bool] = provably_alive  # whether it provably runs on this machine
+    # whether a person agrees to what these lines list: commands that are not this account's own
     agrees: Agrees = lambda _said: False
-    wake: Callable[[], None] = lambda: None
+    wake: Callable[[], None] = lambda: None  # ends a wait of the clock, from any thread
+    # for run ids, which `run_id` makes
     randomness: random.Random = field(default_factory=random.SystemRandom)
     run_id: Callable[[Instant, random.Random], str] = new_run_id
-    terms: Terms = field(default_factory=Terms)
-    order: Order = Order.AT_ONCE
-    workers: int = 16
+    terms: Terms = field(default_factory=Terms)  # the times of the lease
+    order: Order = Order.AT_ONCE  # in which cluster and hosts are read
+    workers: int = 16  # hosts worked on at once
+    # makes the sampling of one attempt: which readings of health are recorded
     sampler: Callable[[], Sampling] = Sampler
+    # called with the id of a run when an attempt has ended, after its last event
     ended: Callable[[str], None] = lambda _run: None
 
     def warn(self, message: str) -> None:
@@ -320,18 +299,13 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """One cluster, this process, and the state database. A context manager that closes the cluster's ports.
-
-    Attributes:
-        open_state: opens the state database.
-        kept_in: its place as after `--state`; empty for the usual place.
-        closing: what has to end before the ports are closed.
-    """
+    """One cluster, this process, and the state database. A context manager that closes the ports."""
 
     ports: ClusterPorts
     process: Process
-    open_state: Callable[[Access], StateStore]
-    kept_in: str = ""
+    open_state: Callable[[Access], StateStore]  # opens the state database
+    kept_in: str = ""  # its place as after `--state`; empty for the usual place
+    # what has to end before the ports are closed
     closing: ExitStack = field(default_factory=ExitStack, compare=False)
 
     @contextmanager

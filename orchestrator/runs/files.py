@@ -48,19 +48,13 @@ _MOST_DIFFERENCES: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedPlan:
-    """What `apply` takes from `plan.json`.
-
-    Attributes:
-        fingerprint: of what the plan depends on.
-        nodes: in the order of the plan.
-        cluster_file: the file that it was made with.
-        access: how cluster and hosts were to be reached, by key; None in a plan of an earlier version.
-    """
+    """What `apply` takes from `plan.json`."""
 
     policy: Policy
-    fingerprint: str
-    nodes: tuple[NodeName, ...]
-    cluster_file: str
+    fingerprint: str  # of what the plan depends on
+    nodes: tuple[NodeName, ...]  # in the order of the plan
+    cluster_file: str  # the file that it was made with
+    # how cluster and hosts were to be reached, by key; None in a plan of an earlier version
     access: Mapping[str, str] | None
 
     def access_differs(self, now: Mapping[str, str]) -> str | None:

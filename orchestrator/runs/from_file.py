@@ -42,7 +42,6 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, ClusterLeasePort
 from orchestrator.redact import Redactor
-from orchestrator.runs.access import access_of, renewal_of
 from orchestrator.runs.connection import (
     Connection,
     DataPaths,
@@ -52,13 +51,15 @@ from orchestrator.runs.connection import (
     Process,
     Threads,
 )
-from orchestrator.runs.file_hosts import (
+from orchestrator.runs.reach import (
     HostRunner,
+    access_of,
     access_to,
     host_changes,
     host_settings,
     machine_of,
     programs_of,
+    renewal_of,
     run_here,
     run_with_input,
     tls_of,
@@ -84,15 +85,11 @@ _log = logging.getLogger("orchestrator.runs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Where cluster files, playbooks and tuning profiles are looked up.
-
-    Attributes:
-        warn: receives what is odd in a cluster file.
-    """
+    """Where cluster files, playbooks and tuning profiles are looked up."""
 
     environment: Mapping[str, str]
     home: Path
-    warn: Callable[[str], None]
+    warn: Callable[[str], None]  # receives what is odd in a cluster file
 
     @property
     def places(self) -> Places:
@@ -134,15 +131,10 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """The nodes of a cluster, as far as they are known.
+    """The nodes of a cluster, as far as they are known."""
 
-    Attributes:
-        addresses: by node; empty if unknown.
-        uuid: the cluster's; None without a cluster, or where it could not be read.
-    """
-
-    addresses: Mapping[NodeName, str]
-    uuid: str | None = None
+    addresses: Mapping[NodeName, str]  # by node; empty if unknown
+    uuid: str | None = None  # the cluster's; None without a cluster, or where it could not be read
 
 
 class FilePorts:
@@ -396,7 +388,27 @@ class FilePorts:
         """What runs commands on the machines of a Riak cluster."""
         return HostRunner(lambda node: self.hosts({node: self._address(node)}))
 
-    def read_members(self) -> Reading[Members]:
+    def known_members(self, known: Mapping[NodeName, str] | None = None) -> tuple[Members, Unknown | None]:
+        """The nodes of the cluster; where it cannot be read, those that the file names, and why not.
+
+        Args:
+            known: nodes that are known from elsewhere, with their addresses.
+
+        Raises:
+            UsageError: another cluster answers at the endpoints.
+            ConfigError: a file or secret that the connection needs is missing.
+        """
+        known, read = known or {}, self._read_members()
+        if isinstance(read, Unknown):
+            named = {NodeName(name): address for name, address in self.file.named_nodes().items()}
+            named = {node: address or known.get(node, "") for node, address in named.items()}
+            return Members(addresses={**known, **named}), read
+        addresses = {**known, **read.addresses}
+        for warning in self.file.overrides_without_node(addresses):
+            self._files.warn(warning)
+        return replace(read, addresses=addresses), None
+
+    def _read_members(self) -> Reading[Members]:
         """The nodes of the cluster; of a file of hosts without one, its hosts.
 
         Raises:

@@ -28,7 +28,7 @@ from orchestrator.next_command import next_command
 from orchestrator.runs.attempt import driven
 from orchestrator.runs.connection import Connection, PolicySource
 from orchestrator.runs.files import SavedPlan
-from orchestrator.runs.find_run import Wanted, candidates, past_times
+from orchestrator.runs.past_runs import Wanted, candidates, past_times
 from orchestrator.runs.selection import (
     LoadedIndices,
     find_bulk_indices,

@@ -50,7 +50,7 @@ from orchestrator.runs.connection import (
     RunJournal,
     Watched,
 )
-from orchestrator.runs.recorded import PastRun, past_run_of
+from orchestrator.runs.past_runs import PastRun, past_run_of
 from orchestrator.runs.takeover import new_run
 from orchestrator.runs.unfinished import next_attempt
 from orchestrator.runtime import tables

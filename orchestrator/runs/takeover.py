@@ -19,7 +19,7 @@ from orchestrator.model.reading import Seconds
 from orchestrator.ports import LeasePort
 from orchestrator.runs.attempt import Attempt, RestoreFailed, drive, exit_code
 from orchestrator.runs.connection import Connection, Process, RunJournal
-from orchestrator.runs.recorded import PastRun
+from orchestrator.runs.past_runs import PastRun
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore

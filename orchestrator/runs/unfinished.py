@@ -25,9 +25,20 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import holder
 from orchestrator.runs.attempt import Attempt, drive, driven
 from orchestrator.runs.connection import Connection
-from orchestrator.runs.find_run import RunPassed, Wanted, candidates, find_run, is_missing, nothing_to_restore
+from orchestrator.runs.past_runs import (
+    PastRun,
+    RunPassed,
+    Wanted,
+    candidates,
+    find_run,
+    is_missing,
+    nothing_to_restore,
+    past_run_of,
+    require_agreed,
+    to_restore,
+    to_resume,
+)
 from orchestrator.runs.prepare import prepare_restore
-from orchestrator.runs.recorded import PastRun, past_run_of, require_agreed, to_restore, to_resume
 from orchestrator.runs.selection import require_same
 from orchestrator.runs.takeover import UNSAID, InService, LeaseHeld, repair, take_up
 from orchestrator.runs.without_master import bring_master_back, nodes_to_start
@@ -40,17 +51,13 @@ from orchestrator.view.progress import unrestored
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingDriven:
-    """The end of a request that drove no run.
-
-    Attributes:
-        left: the problems that were found.
-    """
+    """The end of a request that drove no run."""
 
     code: ExitCode
     message: str
     cluster: str | None = None
     run: str | None = None
-    left: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # the problems that were found
 
 
 def resume_run(

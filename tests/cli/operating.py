@@ -13,7 +13,7 @@ from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import TuningProfile
-from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runs.tuning import TunedHosts
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store

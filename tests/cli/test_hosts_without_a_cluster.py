@@ -18,7 +18,7 @@ from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.runs import connect, plan, rehearse, restart, restore, resume
 from orchestrator.runs import tune as tune_hosts
-from orchestrator.runs.file_hosts import host_settings
+from orchestrator.runs.reach import host_settings
 from tests.cli.console import Console, Said, pattern
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes import host_kinds
@@ -61,7 +61,7 @@ def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trees:
             for name, one in settings.items()
         }
 
-    for module in ("from_file", "tuned_hosts"):
+    for module in ("from_file", "tuning"):
         monkeypatch.setattr(f"orchestrator.runs.{module}.host_settings", on_trees)
 
     def make(unit: str, **kinds: str) -> Mapping[str, HostTree]:

@@ -198,7 +198,7 @@ def test_unknown_host_keys_have_one_advice_and_own_question(
         ]
         return {NodeName(one.name): NotAsked(reason=unknown_keys([one]), key=one) for one in keys}
 
-    monkeypatch.setattr("orchestrator.runs.discovery.find_services", look)
+    monkeypatch.setattr("orchestrator.runs.first_file.find_services", look)
     (console.folder / "configs" / "clusters").mkdir(parents=True)
     (console.folder / "configs" / "clusters" / "lab.yml").touch()
     said = init(console, *trusting(secured), *LOGIN, typed="prod\n\n\ny\nn\n\n")
@@ -231,7 +231,7 @@ def test_the_way_that_reaches_the_hosts_is_written(
             for one in settings
         }
 
-    monkeypatch.setattr("orchestrator.runs.discovery.find_services", look)
+    monkeypatch.setattr("orchestrator.runs.first_file.find_services", look)
     ssh, openssh = Connect.SSH, Connect.OPENSSH
     for number, (by_ssh, by_openssh, given, of_the_way, written, tried) in enumerate(
         [

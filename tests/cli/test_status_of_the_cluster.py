@@ -27,7 +27,7 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Refusal
 from orchestrator.model.work_event import AccessRefused
-from orchestrator.runs import cluster_now
+from orchestrator.runs import past_runs
 from orchestrator.runtime import database
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
@@ -137,7 +137,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
 ) -> None:
     """It hangs, its reading has a defect, or nothing listens: the journal is shown."""
     cluster.on("/_nodes/_local/http", hang)
-    monkeypatch.setattr(cluster_now, "LIMIT", 1.0)
+    monkeypatch.setattr(past_runs, "LIMIT", 1.0)
     assert "the cluster was not read: it has not answered within 1s" in status()
     cluster.__exit__(None, None, None)
     said = status()
@@ -149,7 +149,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
     def fails(*_: object) -> None:
         raise KeyError("hunter2")
 
-    monkeypatch.setattr(cluster_now, "_read", fails)
+    monkeypatch.setattr(past_runs, "_read", fails)
     said = status()
     assert "the cluster was not read: a defect of the program: KeyError;" in said
     assert "hunter2" not in said

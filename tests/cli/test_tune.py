@@ -29,8 +29,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.runs.host_tuning import Maker, agreed
-from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runs.tuning import Maker, TunedHosts, agreed
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access, empty_engine
 from orchestrator.runtime.ledger import Ledger, Tuning

@@ -10,7 +10,7 @@ from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.redact import Redactor
-from orchestrator.runs.file_hosts import run_with_input
+from orchestrator.runs.reach import run_with_input
 from orchestrator.runs.simulated import SimulatedPorts
 
 

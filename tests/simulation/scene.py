@@ -34,7 +34,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Hook, Hooks, Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import Upgraded
-from orchestrator.runs.recorded import past_run_of
+from orchestrator.runs.past_runs import past_run_of
 from orchestrator.runs.unfinished import restore_run, resume_run
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.lookout import Order

@@ -23,7 +23,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.event import PhaseEntered, Record
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.work_event import InstallEnded
-from orchestrator.runs.recorded import past_run_of
+from orchestrator.runs.past_runs import past_run_of
 from orchestrator.runs.unfinished import restore_run, resume_run
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.codec import encode_event

@@ -11,9 +11,8 @@ from orchestrator.engine.fold import replay
 from orchestrator.errors import UsageError
 from orchestrator.model.event import LeaseTaken, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.phase import Outcome
-from orchestrator.runs.find_run import RunPassed, Wanted, find_run
+from orchestrator.runs.past_runs import RunPassed, Wanted, find_run, past_run_of
 from orchestrator.runs.prepare import prepare
-from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.simulated import OpenStore
 from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
 from orchestrator.runtime.database import Access

@@ -24,7 +24,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy, Selection
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runs.tuning import TunedHosts
 from orchestrator.runtime import tables
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access, open_engine

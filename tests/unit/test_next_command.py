@@ -31,7 +31,7 @@ EXPLAINED = {
     "hosts/tuning/boot_files.py",
     "hosts/undoing.py",  # within the output of `tune revert`
     "around/silence.py",  # the comment of a silence
-    "runs/drafting.py",  # written into cluster files
+    "runs/first_file.py",  # written into cluster files
     "runs/files.py",
     "airflow/attempt.py",  # names a command that was run
 }

@@ -23,10 +23,10 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Diagnosis, Signs
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.next_command import next_command
-from orchestrator.runs.file_hosts import host_settings
-from orchestrator.runs.find_run import histories
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.tuned_hosts import in_zone, select
+from orchestrator.runs.past_runs import histories
+from orchestrator.runs.reach import host_settings
+from orchestrator.runs.tuning import in_zone, select
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateMissing
 from orchestrator.view.diagnosis import diagnosis_lines, diagnosis_objects
@@ -148,18 +148,16 @@ def _addresses(ports: FilePorts, context: Context) -> Mapping[NodeName, str]:
     Raises:
         UsageError: it is another cluster, or it does not answer and the file lists no host.
     """
-    read = ports.read_members()
-    if not isinstance(read, Unknown):
-        for warning in ports.file.overrides_without_node(read.addresses):
-            context.warn(warning)
-        return read.addresses
-    named = {NodeName(name): address for name, address in ports.file.named_nodes().items() if address}
+    members, unread = ports.known_members()
+    if unread is None:
+        return members.addresses
+    named = {node: address for node, address in members.addresses.items() if address}
     if not named:
         raise UsageError(
-            f"the cluster cannot be read, so its nodes are not known: {read.reason}. Nodes that have"
+            f"the cluster cannot be read, so its nodes are not known: {unread.reason}. Nodes that have"
             f" an `address` in `hosts.overrides` of {ports.file.path} are diagnosed all the same"
         )
-    context.warn(f"the cluster cannot be read ({read.reason}): only hosts that the file names are")
+    context.warn(f"the cluster cannot be read ({unread.reason}): only hosts that the file names are")
     return named
 
 

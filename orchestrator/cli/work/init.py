@@ -40,8 +40,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.next_command import next_command
-from orchestrator.runs.discovery import Discovery, Found
-from orchestrator.runs.drafting import (
+from orchestrator.runs.first_file import (
+    Discovery,
+    Found,
     no_root,
     not_found,
     product,

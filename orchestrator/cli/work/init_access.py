@@ -16,7 +16,7 @@ from orchestrator.cli.prompts import agreed, has_terminal
 from orchestrator.config.draft import UNNAMED, Draft, checked
 from orchestrator.config.secrets import FORMS, SecretResolver, parse_reference
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.runs.discovery import Discovery
+from orchestrator.runs.first_file import Discovery
 from orchestrator.stores.elasticsearch.certificate import shown_certificate
 from orchestrator.stores.elasticsearch.connection import Server
 from orchestrator.stores.elasticsearch.faults import Fault

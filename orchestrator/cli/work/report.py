@@ -17,8 +17,8 @@ from orchestrator.config.gates import secrets_of
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.redact import Redactor, cleaned
-from orchestrator.runs.find_run import Wanted, find_run, histories
 from orchestrator.runs.from_file import FilePorts
+from orchestrator.runs.past_runs import Wanted, find_run, histories
 from orchestrator.runs.report import clean_for, facts_of_run, page_of, write_page
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive

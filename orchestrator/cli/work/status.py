@@ -13,11 +13,9 @@ from orchestrator.cli.options import Output
 from orchestrator.engine.fold import replay
 from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.runs.cluster_now import read_now
 from orchestrator.runs.connection import ClusterPorts
-from orchestrator.runs.find_run import Wanted, find_run
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.recorded import PastRun
+from orchestrator.runs.past_runs import PastRun, Wanted, find_run, read_now
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid

@@ -16,8 +16,7 @@ from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.host_tuning import selected
-from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
+from orchestrator.runs.tuning import TunedHosts, hosts_to_tune, selected
 from orchestrator.runtime.database import WITHOUT_IT, Access
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import StateMissing

@@ -16,8 +16,7 @@ from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.runs.host_tuning import Made, Maker, Making, agreed
-from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runs.tuning import Made, Maker, Making, TunedHosts, agreed
 from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals

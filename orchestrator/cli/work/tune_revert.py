@@ -15,8 +15,7 @@ from orchestrator.hosts.undoing import Back, Foreign, Kept, Ours
 from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.runs.host_tuning import Debt, Owed, Undone, look, still_agreed, undo
-from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runs.tuning import Debt, Owed, TunedHosts, Undone, look, still_agreed, undo
 from orchestrator.runtime.codec import encode_change
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals

@@ -54,8 +54,8 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView, timer_key
 from orchestrator.owners import who_reads
 from orchestrator.ports import ClusterLeasePort, ClusterPort, ClusterReadings
-from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts
+from orchestrator.runs.reach import host_settings
 from orchestrator.runs.selection import require_cluster
 from orchestrator.view.text import counted, listed
 

@@ -17,7 +17,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
 from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runs.file_hosts import host_changes
+from orchestrator.runs.reach import host_changes
 from tests.fakes.framing import MARK, part
 
 ES1 = NodeName("es1")

@@ -14,8 +14,8 @@ from orchestrator.config.secrets import SecretResolver
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts, Files
+from orchestrator.runs.reach import host_settings
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.riak.contact import Contacts
 from tests.fakes.cases import rows

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.config.cluster import ClusterSpec
 from orchestrator.config.secrets import SecretResolver
-from orchestrator.runs.access import renewal_of
+from orchestrator.runs.reach import renewal_of
 
 ENDPOINTS = ["https://es1:9200"]
 

@@ -13,8 +13,7 @@ from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Manager
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runs.discovery import Found, Zones
-from orchestrator.runs.drafting import no_root, not_found, with_cluster, with_services
+from orchestrator.runs.first_file import Found, Zones, no_root, not_found, with_cluster, with_services
 from orchestrator.simulation import views
 from tests.simulation.play import cluster
 

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.event import LeaseTaken, Record, RunFinished, RunResumed
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.runs.find_run import RunPassed, Wanted, find_run, leave_request
+from orchestrator.runs.past_runs import RunPassed, Wanted, find_run, leave_request
 from orchestrator.runtime import codec
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import RunEntry, StateStore, open_store

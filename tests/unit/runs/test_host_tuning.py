@@ -14,8 +14,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import BOOT, HostTuning, Verdict
-from orchestrator.runs.host_tuning import Maker, Undone, look, selected, undo
-from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runs.tuning import Maker, TunedHosts, Undone, look, selected, undo
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.errors import UsageError
 from orchestrator.model.event import GateClosed, Record
-from orchestrator.runs.recorded import PastRun
+from orchestrator.runs.past_runs import PastRun
 from tests.cli.runs import RUN, entry
 
 DISK = 'DiskFull{instance="es1"}'

@@ -11,7 +11,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
-from orchestrator.runs.file_hosts import HostRunner
+from orchestrator.runs.reach import HostRunner
 from orchestrator.stores.riak.admin import Command
 from orchestrator.stores.riak.output import CommandOutput
 

@@ -22,8 +22,7 @@ from orchestrator.model.tuning import (
     TunedChange,
     TuningProfile,
 )
-from orchestrator.runs.host_tuning import Maker, look, undo
-from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runs.tuning import Maker, TunedHosts, look, undo
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger, Tuning

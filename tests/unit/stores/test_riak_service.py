@@ -21,7 +21,7 @@ from orchestrator.model.action import ActionResult, Done, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
-from orchestrator.runs.file_hosts import host_settings
+from orchestrator.runs.reach import host_settings
 from tests.riak_nodes import RiakCommand, RiakNode, riak_nodes, wait_until
 from tests.unit.stores.cases import known
 
