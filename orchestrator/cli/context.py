@@ -165,7 +165,7 @@ class Context:
             operator=self.operator,
             host=host_name(),
             background=Threads(self.clock),
-            requests=requests,
+            requests=requests.during,
             reporter=self._reporter,
             tell=self.note,
             agrees=agrees,

@@ -142,7 +142,7 @@ def restore(
 
     def work(to: Connection) -> RunState | NothingDriven:
         return restore_meant(
-            to.open_state, lambda _past: nullcontext(to), run=run, cluster=to.ports.name, serving=serving
+            to.state, lambda _past: nullcontext(to), run=run, cluster=to.ports.name, serving=serving
         )
 
     return Run(_accepting(connection, accepts=accept_recorded_commands), work)
@@ -259,7 +259,7 @@ class Run(Iterator[Item]):
         self._asked, self._queue = _Asked(connection.process.wake), _Queue(connection.process.clock)
         process = replace(
             connection.process,
-            requests=self._asked,
+            requests=self._asked.during,
             reporter=lambda _watched: nullcontext(self._queue.attempt()),
         )
         self._connection, self._work = replace(connection, process=process), work

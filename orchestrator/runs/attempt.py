@@ -71,7 +71,7 @@ def drive(attempt: Attempt) -> RunState:
         hosts = ports.hosts(begun.addresses, begun.data_paths)
         listener = enter(process.background.listen(listening, hosts))
         left = enter(process.background.left_requests(attempt.journal))
-        own = enter(process.requests.during(lambda: loop.state))
+        own = enter(process.requests(lambda: loop.state))
         loop = Loop(
             attempt.state,
             Ports(

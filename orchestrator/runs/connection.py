@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -187,16 +187,12 @@ class Watched:
     seen: Callable[[], Seen]  # the latest recoveries and health that the run has read
 
 
-class Requests(Protocol):
-    """Requests to this process: signals, or a caller of the Python API."""
+Requests = Callable[[Callable[[], RunState | None]], AbstractContextManager[Asked]]
+"""Accepts requests to this process while it is entered: signals, or a caller of the Python API.
 
-    def during(self, state: Callable[[], RunState | None]) -> AbstractContextManager[Asked]:
-        """Accept requests while it is entered; one that came after an earlier `during` counts too.
-
-        Args:
-            state: the latest state of the run; None while there is no run yet.
-        """
-        ...
+One that came after an earlier time counts too. It is called with what has the latest state of the run, which
+is None at first.
+"""
 
 
 class Background(Protocol):
@@ -254,6 +250,25 @@ class Threads:
             listener.close()
 
 
+@contextmanager
+def no_requests(_state: Callable[[], RunState | None]) -> Iterator[Asked]:
+    """`Requests` of a process that takes none."""
+    yield lambda: (Request.NONE, "")
+
+
+class NoReports:
+    """A `Reporter` that shows nothing."""
+
+    def events(self, records: Sequence[Record]) -> None:
+        """Show nothing."""
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """Show nothing."""
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """Show nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """The process that works on a run."""
@@ -262,8 +277,9 @@ class Process:
     operator: str  # who runs it, and on which `host`
     host: str
     background: Background
-    requests: Requests
-    reporter: Callable[[Watched], AbstractContextManager[Reporter]]  # shows an attempt; called once for each
+    requests: Requests = no_requests
+    # shows an attempt; called once for each
+    reporter: Callable[[Watched], AbstractContextManager[Reporter]] = lambda _: nullcontext(NoReports())
     tell: Callable[[str], None]  # receives warnings and notes, one line each
     # a text that is unique to this process; part of the lease's record
     identity: str = field(default_factory=lambda: str(current_process()))
@@ -303,23 +319,10 @@ class Connection:
 
     ports: ClusterPorts
     process: Process
-    open_state: Callable[[Access], StateStore]  # opens the state database
+    state: Callable[[Access], StateStore]  # opens the state database; raises `JournalError`
     kept_in: str = ""  # its place as after `--state`; empty for the usual place
     # what has to end before the ports are closed
     closing: ExitStack = field(default_factory=ExitStack, compare=False)
-
-    @contextmanager
-    def state(self, access: Access) -> Iterator[StateStore]:
-        """The state database, open.
-
-        Raises:
-            JournalError: it cannot be opened.
-        """
-        store = self.open_state(access)
-        try:
-            yield store
-        finally:
-            store.close()
 
     def command(self, verb: str, *words: str) -> str:
         """A command that uses the same state, as it can be typed."""
@@ -355,26 +358,3 @@ class Connection:
             self.closing.__exit__(kind, error, trace)
         finally:
             self.ports.close()
-
-
-class NoRequests:
-    """`Requests` of a process that takes none."""
-
-    @contextmanager
-    def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
-        """There is never a request."""
-        del state
-        yield lambda: (Request.NONE, "")
-
-
-class NoReports:
-    """A `Reporter` that shows nothing."""
-
-    def events(self, records: Sequence[Record]) -> None:
-        """Show nothing."""
-
-    def waiting(self, state: RunState, decision: Decision) -> None:
-        """Show nothing."""
-
-    def finished(self, state: RunState, outcome: Outcome) -> None:
-        """Show nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -45,8 +45,6 @@ from orchestrator.redact import Redactor
 from orchestrator.runs.connection import (
     Connection,
     DataPaths,
-    NoReports,
-    NoRequests,
     PolicySource,
     Process,
     Threads,
@@ -515,7 +513,7 @@ def connection_to(ports: FilePorts, files: Files, process: Process, state: str |
     connection = Connection(
         ports=ports,
         process=replace(process, ended=ended),
-        open_state=lambda access: open_store(state, files.environment, access=access, home=files.home),
+        state=lambda access: open_store(state, files.environment, access=access, home=files.home),
         kept_in=named_state(state, files.environment),
     )
     ports.owed = connection.owed
@@ -545,8 +543,6 @@ def connect(
         host=host_name(),
         background=Threads(clock),
         wake=clock.wake,
-        requests=NoRequests(),
-        reporter=lambda _watched: nullcontext(NoReports()),
         tell=said,
     )
     files = Files(environment=os.environ, home=Path.home(), warn=process.warn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -254,7 +254,7 @@ def _when(at: Instant) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def past_times(open_state: Callable[[Access], AbstractContextManager[StateStore]], cluster: str) -> PastTimes:
+def past_times(open_state: Callable[[Access], StateStore], cluster: str) -> PastTimes:
     """What past runs of a cluster took, as far as it can be read: no plan and no run needs a prediction."""
     times = PastTimes()
     with suppress(StateMissing), open_state(Access.READ) as store:
@@ -270,7 +270,7 @@ def is_missing(open_state: Callable[[Access], StateStore]) -> bool:
     Raises:
         JournalError: there is one, and it cannot be read.
     """
-    with suppress(StateMissing), closing(open_state(Access.READ)) as store:
+    with suppress(StateMissing), open_state(Access.READ) as store:
         return store.in_memory
     return True
 

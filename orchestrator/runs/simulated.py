@@ -216,7 +216,7 @@ class Simulation:
             operator=self.operator,
             host=self.host,
             background=Events(self),
-            requests=FatedRequests(fate),
+            requests=self._requests,
             reporter=reporter or (lambda _watched: nullcontext(NoReports())),
             tell=tell,
             identity=self._identity,
@@ -228,9 +228,13 @@ class Simulation:
             workers=1,
             sampler=self.sampler,
         )
-        return Connection(
-            ports=SimulatedPorts(self), process=process, open_state=lambda _access: self._store()
-        )
+        return Connection(ports=SimulatedPorts(self), process=process, state=lambda _access: self._store())
+
+    @contextmanager
+    def _requests(self, _state: Callable[[], RunState | None]) -> Iterator[Asked]:
+        """At any time, by the fate of the world."""
+        fate = self.fate
+        yield lambda: (fate.request, "bob" if fate.request is not Request.NONE else "")
 
     def _over(self) -> None:
         """The process ends, in any way."""
@@ -577,19 +581,6 @@ class SimulatedPorts:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-@dataclass(frozen=True, slots=True)
-class FatedRequests:
-    """Requests, by the fate of the world."""
-
-    fate: Fate
-
-    @contextmanager
-    def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
-        """At any time."""
-        del state
-        yield lambda: (self.fate.request, "bob" if self.fate.request is not Request.NONE else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ def acquire(lease: Lease, process: Process) -> Taken:
                 f"without a heartbeat it expires in {left:.0f} s"
             )
 
-    with process.requests.during(lambda: None) as asked:
+    with process.requests(lambda: None) as asked:
         return lease.acquire(
             Watcher(
                 watching=watching,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from orchestrator.config.gates import secrets_of
@@ -261,7 +261,7 @@ def restore_meant(
         if by_record and is_missing(open_state):
             with reach(None) as connection:  # a state is made only for a cluster that can be read
                 prepare_restore(connection, serving.playbook)
-        with closing(open_state(access)) as store:
+        with open_state(access) as store:
             entry = found(store)
             if entry is None and by_record:
                 with reach(None) as connection:
@@ -281,7 +281,7 @@ def restore_meant(
                 return _restore_here(connection, store, past, serving)
     except JournalError as error:
         # Changes are restored even if that cannot be recorded.
-        with closing(open_state(Access.READ)) as store:
+        with open_state(Access.READ) as store:
             entry = found(store)
             if entry is None:
                 elsewhere = "--state sqlite:///$HOME/empty.db restores what the record in the cluster lists"

@@ -175,7 +175,7 @@ def _not_running(
         WatchInterrupted: a request to stop came during the wait.
     """
     next_message = process.now + _NEWS_SECONDS
-    with process.requests.during(lambda: None) as asked:
+    with process.requests(lambda: None) as asked:
         while True:
             read = hosts.observe(nodes, rights=False)
             down = {node: host for node, host in read.items() if not _is(host, ServiceState.RUNNING)}
@@ -208,7 +208,7 @@ def _unread(connection: Connection, needed: str, *, until: Instant) -> Unknown |
     A refusal of the credentials ends the wait: a node has answered.
     """
     process, next_message = connection.process, connection.process.now
-    with process.requests.during(lambda: None) as asked:
+    with process.requests(lambda: None) as asked:
         while isinstance(unread := connection.ports.lease.read(), Unknown):
             if asked()[0] is not Request.NONE:
                 raise WatchInterrupted(f"interrupted while waiting for {needed}; only starts were sent")

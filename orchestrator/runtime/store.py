@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from sqlalchemy import URL, Engine, RowMapping, desc, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -78,6 +80,8 @@ class RunEntry:
 
 class StateStore:
     """The state database, open. Every method raises `JournalError` when the database fails.
+
+    A context manager that closes it.
 
     Args:
         engine: an open database whose tables are `ready`.
@@ -245,6 +249,14 @@ class StateStore:
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _entry(self, row: RowMapping, taken: Sequence[Holder], last: Holder | None) -> RunEntry:
         """A row of the table of runs, with what the leases say about it."""

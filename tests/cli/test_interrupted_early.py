@@ -201,14 +201,14 @@ def test_a_signal_between_two_waits_is_not_forgotten(tmp_path: Path) -> None:
     try:
         with context.connect(context.cluster(str(file)), None) as connection:
             requests = connection.process.requests
-            with requests.during(lambda: None) as asked:
+            with requests(lambda: None) as asked:
                 assert asked() == (Request.NONE, "")
             signal.raise_signal(signal.SIGTERM)
-            with requests.during(lambda: None) as asked:
+            with requests(lambda: None) as asked:
                 _until(lambda: asked() == (Request.INTERRUPT, "SIGTERM"))
         with (
             context.connect(context.cluster(str(file)), None) as again,
-            again.process.requests.during(lambda: None) as asked,
+            again.process.requests(lambda: None) as asked,
         ):
             assert asked() == (Request.INTERRUPT, "SIGTERM")
         assert missed == []

@@ -162,7 +162,7 @@ class Ended:
         self.connection: Connection = replace(
             simulation.attempt.connection,
             process=process,
-            open_state=lambda access: open_store(f"sqlite:///{folder}/state.db", {}, access=access),
+            state=lambda access: open_store(f"sqlite:///{folder}/state.db", {}, access=access),
         )
 
     def write(self) -> list[str]:

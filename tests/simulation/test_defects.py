@@ -145,7 +145,7 @@ class Switch:
         elif self.port == "lease":
             attempt.lease = self.around(attempt.lease)
         elif self.port == "asked":
-            process = replace(attempt.connection.process, requests=self)
+            process = replace(attempt.connection.process, requests=self.during)
             attempt.connection = replace(attempt.connection, process=process)
         elif self.port != "reporter":
             setattr(simulation, self.port, self.around(getattr(simulation, self.port)))

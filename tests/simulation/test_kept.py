@@ -139,7 +139,7 @@ def _taken_up(run: str, folder: Path, subtests: pytest.Subtests, outcome: Outcom
         killed = _killed(run, cut, folder / f"{phase}.db")
         with subtests.test(phase=phase), killed as (world, found, simulation):
             with simulation.connect() as connection:
-                store = connection.open_state(Access.WRITE)
+                store = connection.state(Access.WRITE)
                 (entry,) = store.runs()
                 ended = take_up(connection, store, past_run_of(store, entry))
             assert ended.outcome is outcome, ended.message

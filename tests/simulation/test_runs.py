@@ -30,7 +30,7 @@ from orchestrator.runs import (
     Overrides,
     Run,
     Summary,
-    find_run,
+    past_runs,
     rehearse,
     restart,
     restore,
@@ -69,7 +69,7 @@ def run_on(of: Simulation, *, seams: int | None = None) -> Outcome | None:
 def repair(of: Simulation) -> RunState | NothingDriven:
     """`restore --cluster` on this program's machine."""
     with of.connect() as connection:
-        return restore_meant(connection.open_state, lambda _past: connection, cluster=connection.ports.name)
+        return restore_meant(connection.state, lambda _past: connection, cluster=connection.ports.name)
 
 
 def summary_of(run: Iterable[object]) -> Summary:
@@ -128,7 +128,7 @@ def test_a_damaged_journal_of_an_earlier_run_bars_no_run(monkeypatch: pytest.Mon
     def damaged(_records: object) -> PastTimes:
         raise JournalError("the journal is damaged")
 
-    monkeypatch.setattr(find_run, "times_of", damaged)
+    monkeypatch.setattr(past_runs, "times_of", damaged)
     assert run_on(of) is Outcome.DONE
     event = of.records("run-1-2")[0].event
     assert isinstance(event, RunStarted)
@@ -206,7 +206,7 @@ def broken_run(connection: Connection) -> Run:
             Watched(kind=Kind.ELASTICSEARCH, past=(), seen=lambda: NOTHING_SEEN)
         ) as told:
             told.events([Record(run="run-1", sequence=1, at=0.0, event=HoldsCleared())])
-        with to.process.requests.during(lambda: None) as asked:
+        with to.process.requests(lambda: None) as asked:
             while asked()[0] is Request.NONE:
                 time.sleep(0.001)
         raise JournalError("the disk is full")

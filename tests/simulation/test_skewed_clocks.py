@@ -77,7 +77,7 @@ def restore(of: Simulation, run: str | None = None, cluster: str | None = None) 
     """`orchestrate restore --yes`: the outcome, or the message where nothing was driven."""
     with of.connect() as connection:
         ended = restore_meant(
-            connection.open_state, lambda _past: nullcontext(connection), run=run, cluster=cluster
+            connection.state, lambda _past: nullcontext(connection), run=run, cluster=cluster
         )
     return ended.message if isinstance(ended, NothingDriven) else ended.outcome
 
