@@ -55,17 +55,11 @@ _MOST_OFF: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTurn:
-    """One turn of a node that one process saw from its stop to its recovery.
+    """One turn of a node that one process saw from its stop to its recovery."""
 
-    Attributes:
-        seconds: all of it.
-        recovery: from its return to its recovery.
-        stored: bytes that the node stored then; None if it was not read.
-    """
-
-    seconds: Seconds
+    seconds: Seconds  # all of it; `recovery`: from its return to its recovery
     recovery: Seconds = 0.0
-    stored: int | None = None
+    stored: int | None = None  # bytes that the node stored then; None if it was not read
 
     def storing(self, stored: int | None) -> Seconds:
         """Its duration if the node stored so much: the recovery changes with it."""
@@ -77,21 +71,16 @@ class PastTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTimes:
-    """What past runs of a cluster took, the oldest first.
+    """What past runs of a cluster took, the oldest first."""
 
-    Attributes:
-        turns: by node.
-        opening: of each run, from its beginning to the end of its first wave, beside the slowest node.
-        between: of each later wave, from the end of the one before to its own end, beside its slowest node.
-        ending: of each run that was done, from the end of its last wave.
-        off: how many times as long as predicted, before the correction, those runs took whose prediction
-            rested on earlier ones.
-    """
-
-    turns: Mapping[NodeName, tuple[PastTurn, ...]] = field(default_factory=dict)
+    turns: Mapping[NodeName, tuple[PastTurn, ...]] = field(default_factory=dict)  # by node
+    # of each run, from its beginning to the end of its first wave, beside the slowest node; `between`: of
+    # each later wave, from the end of the one before; `ending`: of each run that was done, after its last
     opening: tuple[Seconds, ...] = ()
     between: tuple[Seconds, ...] = ()
     ending: tuple[Seconds, ...] = ()
+    # how many times as long as predicted, before the correction, those runs took whose prediction rested on
+    # earlier ones
     off: tuple[float, ...] = ()
 
     @property
@@ -111,15 +100,6 @@ class PastTimes:
         )
 
 
-def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]:
-    """The start and end of each pause between two attempts at a run."""
-    return tuple(
-        (before.at, record.at)
-        for before, record in pairwise(one for one in records if not isinstance(one.event, AroundEvent))
-        if isinstance(record.event, RunResumed | RestoreBegun)
-    )
-
-
 def last_of_run(records: Sequence[Record]) -> Record:
     """The last record of the run itself: what became of the messages about its end comes after it."""
     return next((one for one in reversed(records) if not isinstance(one.event, AroundEvent)), records[-1])
@@ -127,7 +107,10 @@ def last_of_run(records: Sequence[Record]) -> Record:
 
 def seconds_of(records: Sequence[Record]) -> Seconds:
     """The duration of all attempts at a run, without the time between them."""
-    return last_of_run(records).at - records[0].at - sum(end - start for start, end in idle_times(records))
+    own = [one for one in records if not isinstance(one.event, AroundEvent)]
+    again = (pair for pair in pairwise(own) if isinstance(pair[1].event, RunResumed | RestoreBegun))
+    idle = sum(begins.at - ended.at for ended, begins in again)
+    return last_of_run(records).at - records[0].at - idle
 
 
 def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
@@ -225,11 +208,7 @@ def predict_node(
 ) -> Prediction:
     """One node, from its own last restarts, else from those of its peers, else from the usual time.
 
-    Args:
-        name: the node.
-        times: past runs.
-        usual: without any.
-        stored: bytes that the node stores now, if known.
+    It stores so many bytes now, if known.
     """
     own = times.turns.get(name, ())[-_RECENT:]
     past = own or [turn for others in times.turns.values() for turn in others[-_RECENT:]]
@@ -291,13 +270,24 @@ def rests_on(times: PastTimes, usual: Usual) -> str:
     return f"{restarts} of {nodes} of its nodes in earlier runs{instead}"
 
 
-def total(predictions: Sequence[Prediction], times: PastTimes | None = None) -> Prediction:
-    """Waves go one after the other, and then comes the end of the run."""
+def total(
+    predictions: Sequence[Prediction],
+    times: PastTimes | None = None,
+    *,
+    away: Sequence[Seconds] | None = None,
+) -> Prediction:
+    """Waves go one after the other, and then comes the end of the run.
+
+    With overlap each may begin while earlier ones recover. Between none and all of the recoveries overlap
+    with later waves, so only the lower end changes: it is the longest wave, or the time in which nodes are
+    `away` (as of `least_away`), if that is longer.
+    """
     ending = corrected(_spread(times.ending[-_RECENT:]), times) if times and predictions else _spread(())
     every = (*predictions, ending)
-    return Prediction(
-        low=sum(p.low for p in every), likely=sum(p.likely for p in every), high=sum(p.high for p in every)
-    )
+    low = sum(p.low for p in every)
+    if away is not None:
+        low = min(low, max([sum(away), *(p.low for p in predictions)]))
+    return Prediction(low=low, likely=sum(p.likely for p in every), high=sum(p.high for p in every))
 
 
 def least_away(wave: Wave, times: PastTimes, usual: Usual = PUBLISHED) -> Seconds:
@@ -311,35 +301,12 @@ def least_away(wave: Wave, times: PastTimes, usual: Usual = PUBLISHED) -> Second
     return _LOW * max(known) if known else usual.node.low
 
 
-def total_overlapped(
-    predictions: Sequence[Prediction], times: PastTimes | None = None, *, away: Sequence[Seconds] = ()
-) -> Prediction:
-    """The duration of waves that may each begin while earlier waves recover.
-
-    Between none and all of the recoveries overlap with later waves. So only the lower end changes: it is the
-    longest wave, or the time in which nodes are away, if that is longer.
-
-    Args:
-        predictions: of each wave.
-        times: past runs.
-        away: of each wave, as of `least_away`.
-    """
-    apart = total(predictions, times)
-    longest = max((p.low for p in predictions), default=0.0)
-    low = min(apart.low, max(longest, sum(away)))
-    return Prediction(low=low, likely=apart.likely, high=apart.high)
-
-
 def remaining(state: RunState, events: Sequence[Event], now: Instant) -> Seconds | None:
     """Seconds to the end of the last wave, by the forecast and the pace so far; None without a forecast.
 
     The pace is what the finished waves took over what was predicted of their nodes. The time that the wave
-    in hand has had is taken off; a wave that takes longer than predicted leaves the time of the later ones.
-
-    Args:
-        state: of the run.
-        events: of all its attempts so far.
-        now: the current time.
+    in progress has had is taken off; a wave that takes longer than predicted leaves the time of the later
+    ones. The events are those of all attempts so far.
     """
     forecast = state.begun.forecast
     if forecast is None or not forecast.nodes:

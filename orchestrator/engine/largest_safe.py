@@ -40,17 +40,11 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """How many of these may be taken at once.
+    """How many of these may be taken at once."""
 
-    Attributes:
-        name: what it protects, for people: `shard [logs][0]`, `tier data_hot`.
-        counts: how much each node has of it; a node that is not listed has nothing.
-        most: so much may be taken; 0 or less: none of it.
-    """
-
-    name: str
-    counts: Mapping[NodeName, int]
-    most: int
+    name: str  # what it protects, for people: `shard [logs][0]`, `tier data_hot`
+    counts: Mapping[NodeName, int]  # how much each node has of it; a node that is not listed has nothing
+    most: int  # so much may be taken; 0 or less: none of it
 
 
 @dataclass(slots=True)

@@ -51,18 +51,13 @@ from orchestrator.model.upgrade import InstallState, InstallView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimisticWorld:
-    """What would be observed after the actions so far.
+    """What would be observed after the actions so far."""
 
-    Attributes:
-        seen: the last observation, changed by what was done.
-        asleep: members that are down, as they will come back.
-        lives: counts the lives that this world has given out.
-        installed: the last install step of each node for which one was begun.
-    """
-
-    seen: Observation
-    asleep: Mapping[NodeName, Node] = field(default_factory=dict)
-    lives: int = 0
+    seen: Observation  # the last observation, changed by what was done
+    # members that are down, as they will come back
+    down: Mapping[NodeName, Node] = field(default_factory=dict)
+    lives: int = 0  # counts the lives that this world has given out
+    # the last install step of each node for which one was begun
     installed: Mapping[NodeName, RunInstall] = field(default_factory=dict)
 
     def at(self, now: Instant) -> Observation:
@@ -161,7 +156,7 @@ class OptimisticWorld:
             shard, left = ShardId(one.index, one.index_uuid, one.number), one.count
             copies = list(changed.get(shard) or view.shards[shard])
             for at, copy in enumerate(copies):
-                if left and copy.node in self.asleep:
+                if left and copy.node in self.down:
                     copies[at], left = copy._replace(node=None), left - 1
             changed[shard] = tuple(copies)
         return replace(self, seen=replace(self.seen, cluster=view.changed(changed))) if changed else self
@@ -183,13 +178,13 @@ class OptimisticWorld:
             return self
         view = view.changed(_of_nodes(view, stopped, _left_behind), members, master=master)
         world = self.on_hosts(stopped, service=ServiceState.STOPPED, detail=ServiceState.STOPPED.value)
-        return replace(world, seen=replace(world.seen, cluster=view), asleep={**self.asleep, **stopped})
+        return replace(world, seen=replace(world.seen, cluster=view), down={**self.down, **stopped})
 
     def started(self, view: ClusterView, names: Iterable[NodeName]) -> OptimisticWorld:
         """The world in which these nodes are up again, one after the other."""
-        members, asleep, started = dict(view.members), dict(self.asleep), list[NodeName]()
+        members, down, started = dict(view.members), dict(self.down), list[NodeName]()
         for name in names:
-            member = asleep.pop(name, None)
+            member = down.pop(name, None)
             if member is None:
                 continue
             started.append(name)
@@ -205,7 +200,7 @@ class OptimisticWorld:
             view = view.changed({}, riak=just_back(view, started[-1], self.seen.settings))
         world = self.on_hosts(names, service=ServiceState.RUNNING, detail=ServiceState.RUNNING.value)
         seen = replace(world.seen, cluster=view)
-        return replace(world, seen=seen, asleep=asleep, lives=self.lives + len(started))
+        return replace(world, seen=seen, down=down, lives=self.lives + len(started))
 
     def booted(self, view: ClusterView, reboots: Sequence[RebootHost]) -> OptimisticWorld:
         """The world in which these machines have other boot ids, and their nodes are up again."""
@@ -321,7 +316,7 @@ def _of_nodes(
 def _left_behind(copies: _Copies, name: NodeName) -> _Copies:
     """The copies of a shard after their node has left: a replica elsewhere is promoted if it had the primary.
 
-    The copies stay assigned to the sleeping node as unassigned ones do in effect: not started, and back
+    The copies stay assigned to the node that is down as unassigned ones do in effect: not started, and back
     with it.
     """
     heirs = [at for at, copy in enumerate(copies) if copy.started and copy.node != name]

@@ -16,7 +16,6 @@ from orchestrator.engine.estimate import (
     predict_wave,
     rests_on,
     total,
-    total_overlapped,
 )
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.elasticsearch.settings import value_today
@@ -253,7 +252,6 @@ def _finished(
     fewest, why = (None, "") if play.lasting else _fewest(started, view)
     each = [wave.predicted for wave in waves]
     away = [least_away(wave, times, usual) for wave in play.waves]
-    overlapped = total_overlapped(each, times, away=away) if started.policy.overlap_recovery else None
     return Plan(
         cluster=started.cluster,
         kind=started.policy.kind,
@@ -270,7 +268,7 @@ def _finished(
         steps=tuple(play.steps),
         settings_changed=play.settings,
         settings_by_level=play.levels,
-        predicted=overlapped or total(each, times),
+        predicted=total(each, times, away=away if started.policy.overlap_recovery else None),
         timeout=started.policy.timeout,
         predicted_from=rests_on(times, usual) if waves else "",
         measured=times.measured,

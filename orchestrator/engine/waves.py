@@ -19,7 +19,6 @@ from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold, RunStarted
-from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import ClusterView, Observation
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Kind, Policy, Selection, Strategy, Wave
@@ -114,16 +113,11 @@ _Boot = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """The data that distinguishes the machines of nodes.
+    """The data that distinguishes the machines of nodes."""
 
-    Attributes:
-        began: machine and boot ids when the run began; `now`, in the latest reading.
-        addresses: of the members.
-    """
-
-    began: Mapping[NodeName, _Boot]
+    began: Mapping[NodeName, _Boot]  # machine and boot ids when the run began; `now`, in the latest reading
     now: Mapping[NodeName, _Boot]
-    addresses: Mapping[NodeName, str]
+    addresses: Mapping[NodeName, str]  # of the members
 
     def shared(self, one: NodeName, other: NodeName) -> bool:
         """Whether these two are on one machine."""
@@ -181,28 +175,23 @@ _TWO: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The input of a strategy.
-
-    Attributes:
-        pending: nodes that may be in this wave, in order: members, or absent ones when no member is left.
-        members: the cluster's, by name.
-        most: nodes that the wave may have for a reason of the run's own (a canary); None = as many as pass.
-        returns: how often each node came back without its turn; it goes after its like.
-        half: nodes that were left half installed; they go first.
-        machines: nodes that go in one wave because they share a machine, machine by machine.
-        bounds: what a set of nodes that are down together must leave.
-    """
+    """The input of a strategy."""
 
     number: int
+    # nodes that may be in this wave, in order: members, or absent ones when no member is left
     pending: tuple[NodeName, ...]
-    members: Mapping[NodeName, Node]
+    members: Mapping[NodeName, Node]  # the cluster's, by name
     master: NodeName | None
     policy: Policy
+    # nodes that the wave may have for a reason of the run's own (a canary); None = as many as pass
     most: int | None
     ask: Ask
+    # how often each node came back without its turn; it goes after its like
     returns: Mapping[NodeName, int] = field(default_factory=dict)
-    half: frozenset[NodeName] = frozenset()
+    half_installed: frozenset[NodeName] = frozenset()  # they go first
+    # nodes that go in one wave because they share a machine, machine by machine
     machines: tuple[Unit, ...] = ()
+    # what a set of nodes that are down together must leave
     bounds: Callable[[], Iterable[Bound]] = tuple
 
     @property
@@ -240,7 +229,7 @@ class Choice:
         def place(title: str) -> tuple[bool, tuple[int, int], int, str]:
             names = _nodes(groups[title])
             returns = max(self.returns.get(name, 0) for name in names)
-            return self.half.isdisjoint(names), max(map(self.rank, names)), returns, title
+            return self.half_installed.isdisjoint(names), max(map(self.rank, names)), returns, title
 
         return sorted(groups, key=place)
 
@@ -440,7 +429,7 @@ def shard_safe_wave(choice: Choice) -> Wave:
 
     def place(units: Sequence[Unit]) -> tuple[bool, bool]:
         names = _nodes(units)
-        return choice.half.isdisjoint(names), choice.master in names
+        return choice.half_installed.isdisjoint(names), choice.master in names
 
     held: Wave | None = None
     for units in _together(choice):
@@ -541,17 +530,17 @@ def next_wave(
     if not waiting:
         return None
     returns = {node.name: node.returns for node in waiting if node.returns}
-    half = frozenset(node.name for node in waiting if node.installs and node.returns <= 1)
+    half_installed = frozenset(node.name for node in waiting if node.installs and node.returns <= 1)
     choice = Choice(
         number=state.waves_begun + 1,
-        pending=_in_turn(waiting, view, policy, returns, half) or (waiting[0].name,),
+        pending=_in_turn(waiting, view, policy, returns, half_installed) or (waiting[0].name,),
         members=view.members,
         master=view.master,
         policy=policy,
         most=_until_the_pause(state, policy),
         ask=ask,
         returns=returns,
-        half=half,
+        half_installed=half_installed,
         machines=machines,
         bounds=bounds,
     )
@@ -571,7 +560,7 @@ def _in_turn(
     view: ClusterView,
     policy: Policy,
     returns: Mapping[NodeName, int],
-    half: frozenset[NodeName],
+    half_installed: frozenset[NodeName],
 ) -> tuple[NodeName, ...]:
     """The members among these nodes in the order in which they go: by rank, then by name.
 
@@ -590,7 +579,7 @@ def _in_turn(
         node = members[name]
         zone = node.zone(attribute) or ""
         return (
-            name not in half,
+            name not in half_installed,
             rank(node, view.master),
             returns.get(name, 0),
             zone,
@@ -601,7 +590,6 @@ def _in_turn(
     return tuple(sorted((node.name for node in waiting if node.name in members), key=place))
 
 
-@for_the_same_objects
 def _groups(planned: tuple[Unit, ...]) -> Mapping[NodeName, Unit]:
     """The planned wave of each node. A node joins only its own; those outside of all of them, each other."""
     return {name: group for group in planned for name in group}

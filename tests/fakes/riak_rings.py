@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.riak import Ring
 
@@ -45,3 +47,14 @@ def ring(owners: list[int]) -> Ring:
 def spaced(found: Ring, n_val: int) -> bool:
     """Whether every list of this length has different owners."""
     return all(len(set(found.preference_list(first, n_val))) == n_val for first in range(found.size))
+
+
+def together(ring: Ring, n_vals: Collection[int], node: NodeName) -> frozenset[NodeName]:
+    """The nodes that share a preference list with this one: the others can go down beside it."""
+    longest = min(max(n_vals), ring.size)
+    shared: set[NodeName] = set()
+    for first in range(ring.size):
+        owners = ring.preference_list(first, longest)
+        if node in owners:
+            shared.update(owners)
+    return frozenset(shared - {node})

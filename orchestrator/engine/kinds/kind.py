@@ -15,8 +15,8 @@ from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, sets, s
 from orchestrator.engine.kinds.predicates import Predicate, Question
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
 from orchestrator.engine.kinds.riak import optimism as riak_optimism
+from orchestrator.engine.kinds.riak import quorum
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
-from orchestrator.engine.kinds.riak import sets as riak_sets
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, SettingChange
@@ -187,7 +187,7 @@ class Riak(KindOfCluster):
         return riak_recovery.usual_restart(view, policy, seen.settings)
 
     def bounds(self, policy: Policy, view: ClusterView) -> Iterable[Bound]:
-        return riak_sets.bounds(policy, view)
+        return quorum.bounds(policy, view)
 
     def reads_too(self, state: RunState) -> frozenset[Look]:
         return riak_recovery.reads_too(state)

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import product
 from typing import Final
 
-from orchestrator.engine.kinds.riak.quorum import together
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, WriteSettings, action_name
 from orchestrator.model.cluster import NodeName
@@ -20,7 +19,7 @@ from orchestrator.simulation.mishaps import How
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_mishaps import MemberJoins, OwnershipMoves, ServiceNeverUp
 from orchestrator.simulation.riak_parts import USUAL_TIMER
-from tests.fakes.riak_rings import claimed
+from tests.fakes.riak_rings import claimed, together
 from tests.simulation.ringed import (
     ABOUT_ABSENCE,
     FIVE,

@@ -18,7 +18,6 @@ from orchestrator.engine.estimate import (
     remaining,
     times_of,
     total,
-    total_overlapped,
     whole_turns,
 )
 from orchestrator.model.action import StopNode
@@ -87,9 +86,9 @@ def test_with_overlap_nodes_are_away_one_wave_after_another() -> None:
     times = PastTimes(turns=turns)
     pair, unknown = Wave(number=1, nodes=(ES1, ES2), why=""), Wave(number=2, nodes=(ES3,), why="")
     assert [least_away(pair, times), least_away(unknown, times)] == [pytest.approx(48.0), PUBLISHED.node.low]
-    assert total_overlapped(WAVES, away=[20.0, 50.0]).low == 70.0
-    assert total_overlapped(WAVES, away=[20.0, 10.0]).low == 60.0, "the longest wave"
-    assert total_overlapped(WAVES, away=[200.0, 10.0]).low == 80.0, "no more than without overlap"
+    assert total(WAVES, away=[20.0, 50.0]).low == 70.0
+    assert total(WAVES, away=[20.0, 10.0]).low == 60.0, "the longest wave"
+    assert total(WAVES, away=[200.0, 10.0]).low == 80.0, "no more than without overlap"
 
 
 def test_a_recovery_grows_with_what_the_node_holds() -> None:

@@ -12,31 +12,29 @@ one down in four partitions, where 3 allows one in three; 5 allows two in five.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from orchestrator.engine.kinds.every_kind import budget_bounds
+from orchestrator.engine.largest_safe import Bound
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import Ring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """Preference lists that would lose their quorum to the same nodes.
-
-    Attributes:
-        nodes: the owners that would be down, each once, in order of name.
-        down: how many partitions of the worst of these lists would be.
-        first: partition that this list begins with.
-        owners: of this list.
-        lists: how many lists there are like it.
-    """
+    """Preference lists that would lose their quorum to the same nodes."""
 
     n_val: int
-    nodes: tuple[NodeName, ...]
-    down: int
-    first: int
-    owners: tuple[NodeName, ...]
-    lists: int
+    nodes: tuple[NodeName, ...]  # the owners that would be down, each once, in order of name
+    down: int  # how many partitions of the worst of these lists would be
+    first: int  # partition that this list begins with
+    owners: tuple[NodeName, ...]  # of this list
+    lists: int  # how many lists there are like it
 
 
 def quorum_of(n_val: int) -> int:
@@ -82,12 +80,41 @@ def _of_n_val(ring: Ring, n_val: int, gone: frozenset[NodeName]) -> Iterator[Bre
         )
 
 
-def together(ring: Ring, n_vals: Collection[int], node: NodeName) -> frozenset[NodeName]:
-    """The nodes that share a preference list with this one: the others can go down beside it."""
-    longest = min(max(n_vals), ring.size)
-    shared: set[NodeName] = set()
-    for first in range(ring.size):
-        owners = ring.preference_list(first, longest)
-        if node in owners:
-            shared.update(owners)
-    return frozenset(shared - {node})
+# Bounds for `--strategy shard-safe` ------------------------------------
+
+
+def bounds(policy: Policy, view: ClusterView) -> Iterator[Bound]:
+    """What a set of nodes that are down together must leave, for the search of the largest one.
+
+    `preference_lists_keep_quorum` and `budget_not_exceeded` decide in the end: a bound that is too loose
+    makes a wave smaller, and never lets one pass. Without a reading of the ring there is only the budget, and
+    the predicate holds.
+    """
+    yield from budget_bounds(policy, view)
+    riak = view.riak
+    if riak is None or isinstance(riak.ring, Unknown) or isinstance(riak.n_vals, Unknown):
+        return
+    yield from list_bounds(riak.ring, riak.n_vals)
+
+
+def list_bounds(ring: Ring, n_vals: Collection[int]) -> Iterator[Bound]:
+    """The preference lists of each `n_val`, and how many partitions of each may be down.
+
+    Lists with the same owners, as often, once.
+    """
+    for n_val in sorted(n_vals):
+        most = min(n_val, ring.size) - quorum_of(n_val)
+        known: set[frozenset[tuple[str, int]]] = set()
+        for first in range(ring.size):
+            counts = Counter(ring.preference_list(first, n_val))
+            owners = frozenset(counts.items())
+            if owners in known:
+                continue
+            known.add(owners)
+            name = f"n_val {n_val}, partitions from {first} on"
+            yield Bound(name=name, counts=counts, most=most)
+            # The search lets a node that takes too much alone go without others of the list. It must not
+            # let these go together for that.
+            others = {node: count for node, count in counts.items() if count <= most}
+            if len(others) < len(counts):
+                yield Bound(name=name, counts=others, most=most)
