@@ -12,13 +12,20 @@ from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from orchestrator.engine import late_stop, succession
+from orchestrator.engine.clock import STANDSTILL_SECONDS, UNWATCHED_SECONDS
 from orchestrator.engine.grid import check_node_step
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_run_step
-from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, NodeProgress, Nodes, ShardTaken
+from orchestrator.engine.progress import (
+    GOING_UP_OR_DOWN,
+    MAY_BE_DOWN,
+    Mark,
+    NodeProgress,
+    Nodes,
+    ShardTaken,
+)
 from orchestrator.engine.state import (
     CLUSTER,
-    STANDSTILL_SECONDS,
     Absence,
     Failing,
     PhaseState,
@@ -82,7 +89,7 @@ from orchestrator.model.phase import (
     Work,
 )
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Instant
+from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.work_event import (
     AccessGranted,
@@ -173,8 +180,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case NotHastened(nodes=nodes, why=why):
             unhastened = {**state.unhastened, **dict.fromkeys(nodes, why)}
             return replace(state, unhastened=unhastened, in_phase=replace(state.in_phase, usual_pace=True))
-        case ev.StoodStill():
-            return _stood_still(state, event, at)
+        case ev.StoodStill(seconds=seconds):
+            return _stood_still(state, seconds, at)
         case WaveGaveWay():
             return _gave_way(state)
         case Overlapping():
@@ -332,45 +339,18 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
     return replace(state, process=replace(state.process, called_off_since=since))
 
 
-def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
-    """Of a time without a reading at most half a minute counts: the limits move by the rest.
-
-    After a real standstill an absence begins again, since the member may have been back in between; and so
-    does the reach of a lost stop, as for a new process: it may have been done while none watched.
-    """
-
-    def later(since: Instant) -> Instant:
-        return min(since + event.seconds, at)
-
-    def perhaps(since: Instant | None) -> Instant | None:
-        return None if since is None else later(since)
-
-    again = event.seconds > STANDSTILL_SECONDS
-    for name in event.nodes:
-        node = state.nodes[name]
-        lost = node.lost_stop
-        lost = lost and replace(lost, since=at if again else later(lost.since))
-        state = with_node(state, name, since=later(node.since), lost_stop=lost)
-    process, here = state.process, state.in_phase
-    process = replace(
-        process,
-        absent={
-            name: Absence(since=at if again else later(known.since), readings=0 if again else known.readings)
-            for name, known in process.absent.items()
-        },
-        excused_since=perhaps(process.excused_since),
-        called_off_since=perhaps(process.called_off_since),
-        refused=process.refused and replace(process.refused, since=later(process.refused.since)),
-    )
-    here = replace(
-        here,
-        since=later(here.since),
-        failing=tuple(replace(one, since=later(one.since)) for one in here.failing),
-        holding_since=perhaps(here.holding_since),
-        gates_closed_since=perhaps(here.gates_closed_since),
-    )
-    waiting = replace(state.handoff, since=later(state.handoff.since))
-    return replace(state, process=process, in_phase=here, handoff=waiting)
+def _stood_still(state: RunState, seconds: Seconds, at: Instant) -> RunState:
+    """So much does not count. After a long standstill, what was known by watching begins again (`clock`)."""
+    process = replace(state.process, clock=state.process.clock.paused(at, seconds))
+    if seconds <= STANDSTILL_SECONDS:
+        return replace(state, process=process)
+    absent = {name: Absence(since=at, readings=0) for name in process.absent}
+    before = at - seconds - UNWATCHED_SECONDS
+    lost = [
+        replace(node, lost_stop=late_stop.begun_again(state, node, before, at))
+        for node in state.nodes.of(Mark.OPEN)
+    ]
+    return replace(state, process=replace(process, absent=absent), nodes=state.nodes.changed(*lost))
 
 
 # Changes in the cluster ------------------------------------

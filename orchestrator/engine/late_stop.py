@@ -65,18 +65,18 @@ def _remembered(node: NodeProgress, stop: Doubt, taken: Mapping[tuple[str, int],
     return replace(node, lost_stop=LostStop(since=since, taken=taken))
 
 
-def for_new_process(state: RunState, node: NodeProgress, last_seen: Instant, at: Instant) -> LostStop | None:
-    """The lost stop of a node for a process that takes the run over at this moment.
+def begun_again(state: RunState, node: NodeProgress, last_seen: Instant, at: Instant) -> LostStop | None:
+    """The lost stop of a node, from this moment on: a process takes the run over, or stood still until now.
 
-    It stays if it may have been done while none was at work: nothing has seen what a host did after
-    `last_seen`.
+    It stays if it may have been done meanwhile: nothing has seen what a host did after `last_seen`.
     """
     lost = node.lost_stop
     if lost is None:
         return None
     absence = state.process.absent.get(node.name)
     missed = last_seen if absence is None else absence.since
-    return None if missed - lost.since > state.begun.policy.deadlines.stop else replace(lost, since=at)
+    passed = state.process.clock.passed(lost.since, missed)
+    return None if passed > state.begun.policy.deadlines.stop else replace(lost, since=at)
 
 
 # Whether it took a node down ------------------------------------
@@ -89,12 +89,13 @@ def explains(situation: Situation, node: NodeProgress, gone_since: Instant) -> b
     """
     if situation.rebooted(node):
         return False
-    reach, lost, doubt = situation.policy.deadlines.stop, node.lost_stop, node.doubt
-    if lost is not None and gone_since - lost.since <= reach:
+    state, lost, doubt = situation.state, node.lost_stop, node.doubt
+    if lost is not None and limits.REACH.over(state, node, gone_since) is None:
         return True
     if doubt is None:
         return False
-    return gone_since - doubt.since <= max(reach, limits.EFFECT.most(situation.state, node) or 0.0)
+    reach = max(situation.policy.deadlines.stop, limits.EFFECT.most(state, node) or 0.0)
+    return state.process.clock.passed(doubt.since, gone_since) <= reach
 
 
 def took_down(situation: Situation, node: NodeProgress, found: Sight) -> bool:
@@ -137,10 +138,7 @@ def joined(state: RunState, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:
 
 
 def awaited(situation: Situation) -> list[NodeName]:
-    """The nodes for whose lost stops the end of a run waits: a node that goes down later stays down.
-
-    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
-    """
+    """The nodes for whose lost stops the end of a run waits: a node that goes down later stays down."""
     open_ = [node for node in situation.state.nodes.of(Mark.OPEN) if node.phase is not NodePhase.FAILED]
     nodes = [node for node in open_ if node.lost_stop is not None]
     return [node.name for node in nodes if situation.over(limits.LOST_STOP, node) is None]
@@ -159,4 +157,5 @@ def may_be_done(state: RunState, node: NodeProgress) -> bool:
     """Whether a lost stop, or a stop in doubt, may still take a node down: another machine starts it then."""
     lost = () if node.lost_stop is None else (node.lost_stop.since,)
     sent = (*lost, *(() if node.doubt is None else (node.doubt.since,)))
-    return bool(sent) and state.process.acted_at - max(sent) <= state.begun.policy.deadlines.stop
+    clock, reach = state.process.clock, state.begun.policy.deadlines.stop
+    return bool(sent) and clock.passed(max(sent), state.process.acted_at) <= reach

@@ -5,9 +5,7 @@ No other module computes a deadline. The engine asks whether the limit of a wait
 ends the wait. A limit never bars a start or a restore: after it the run stands down, or goes on without what
 it waited for.
 
-Some are compared with the moment of the reading, others with the moment of the decision on it (`by_reading`).
-What a node or its host is to show, and a verb that may still take effect, count to the reading: only one that
-was begun after the limit shows that it did not happen. Waits of the run as a whole end with the decision.
+They count by the watched clock, but for those in `real` time; `clock` has the rule.
 """
 
 from __future__ import annotations
@@ -16,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+from orchestrator.engine.clock import UNWATCHED_SECONDS
 from orchestrator.engine.gates import gates_of
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, Mark, NodeProgress
 from orchestrator.engine.state import RunState
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import NodePhase, Phase, Verb
 from orchestrator.model.reading import Instant, Seconds
 
@@ -35,12 +35,14 @@ HOST_SECONDS: Final[Seconds] = 30.0
 LOST_STOP_SECONDS: Final[Seconds] = 120.0
 """After a lost stop, the run does not end for this long. `resume` repairs what comes later."""
 
+LEAVING_SECONDS: Final[Seconds] = 30.0
+"""A member that is missing for less is not gone: its network failed briefly, or its process paused."""
+
+EXCUSED_SECONDS: Final[Seconds] = 60.0
+"""An excused shard may be without a started copy for this long; then it counts as red."""
+
 LAST_COUNT_SECONDS: Final[Seconds] = 60.0
 """How long the end of a run waits for a reading of the segments: everything else is done then."""
-
-
-def _run(_state: RunState) -> Iterable[Any]:
-    return (None,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,10 @@ class Limit(Generic[_About]):
     # for the reference: the setting, and the wait that it bounds, by the phases in which a view may show it;
     # empty where another row says it
     said: Mapping[Phase, str] = field(default_factory=dict)
-    about: Callable[[RunState], Iterable[_About]] = _run  # what is waited for in these phases
-    by_reading: bool = False  # compared with the moment of the reading
+    about: Callable[[RunState], Iterable[_About]] = lambda _: ()  # what is waited for in these phases
+    by_reading: bool = False  # it counts to the moment of the reading, not to that of the decision on it
+    real: bool = False  # it counts time that was not watched
+    lasting: bool = False  # it counts in each phase, also where it is not shown
 
     def most(self, state: RunState, about: _About) -> Seconds | None:
         """The longest wait; None without a limit."""
@@ -64,11 +68,25 @@ class Limit(Generic[_About]):
 
     def over(self, state: RunState, about: _About, at: Instant) -> Seconds | None:
         """How long the wait may last, once it has been longer at this moment; None before."""
-        since, most = self.since(state, about), self.most(state, about)
+        since, most = self._begun(state, about), self.most(state, about)
         return most if since is not None and most is not None and at - since > most else None
+
+    def until(self, state: RunState, about: _About) -> Instant | None:
+        """The last moment of the wait, by what is known of pauses; None without a limit."""
+        since, most = self._begun(state, about), self.most(state, about)
+        return None if since is None or most is None else since + most
+
+    def _begun(self, state: RunState, about: _About) -> Instant | None:
+        """When it began, later by what does not count since then."""
+        since = self.since(state, about)
+        return since if since is None or self.real else state.process.clock.later(since)
 
 
 # What is waited for ------------------------------------
+
+
+def _run(_: RunState) -> Iterable[None]:
+    return (None,)
 
 
 def _unless_merging(state: RunState) -> Iterable[None]:
@@ -141,6 +159,23 @@ def _of_lost_stop(state: RunState, _: NodeProgress) -> Seconds:
     return min(LOST_STOP_SECONDS, state.begun.policy.deadlines.stop)
 
 
+def _lost(_: RunState, node: NodeProgress) -> Instant | None:
+    return None if node.lost_stop is None else node.lost_stop.since
+
+
+def _absent(state: RunState, name: NodeName) -> Instant | None:
+    absence = state.process.absent.get(name)
+    return None if absence is None else absence.since
+
+
+def _excused(state: RunState, _: None) -> Instant | None:
+    """Once the wave is back, the moment begins there at the earliest."""
+    since = state.process.excused_since
+    return (
+        max(since, state.in_phase.since) if since is not None and state.phase is Phase.REASSIGNED else since
+    )
+
+
 def _unheard(_: RunState, node: NodeProgress) -> Instant | None:
     """Before a reading has shown that the node lives its old life."""
     doubt = node.doubt
@@ -166,7 +201,7 @@ MERGE: Final = Limit(
     lambda state: state.merging.in_progress,
 )
 # The copies after the merges.
-SETTLING: Final = Limit(_entered, "recover", _says("`recover`", Phase.MERGED))
+SETTLING: Final = Limit(_entered, "recover", _says("`recover`", Phase.MERGED), _run)
 # A node that stops.
 STOP: Final = Limit(
     _of_node,
@@ -199,7 +234,7 @@ START: Final = Limit(_of_node, "start", by_reading=True)
 START_IN_DOUBT: Final = Limit(_of_node, _of_start, _OF_A_NODE, _in(NodePhase.STARTING), by_reading=True)
 JOIN: Final = Limit(_of_node, _of_join, _OF_A_NODE, _in(NodePhase.STARTING), by_reading=True)
 # The started nodes of a wave, until they are members on readings that agree.
-REJOIN: Final = Limit(_entered, "rejoin", _says("`rejoin`", Phase.REJOINED))
+REJOIN: Final = Limit(_entered, "rejoin", _says("`rejoin`", Phase.REJOINED), _run)
 # The copies that a wave took down.
 RECOVERY: Final = Limit(
     lambda state, _: state.recovery_since,
@@ -227,23 +262,36 @@ STANDING_DOWN: Final = Limit(
 )
 # A lost stop that may still be done when the run is to end; and before a reading has shown the old life.
 LOST_STOP: Final = Limit(
-    lambda _, node: None if node.lost_stop is None else node.lost_stop.since,
+    _lost,
     _of_lost_stop,
     _says(f"{LOST_STOP_SECONDS:.0f} s after a lost stop, at most `stop`", *_ENDING),
     lambda state: () if state.unrestored.anything else state.nodes.of(Mark.OPEN),
     by_reading=True,
 )
 UNHEARD_STOP: Final = Limit(_unheard, _of_lost_stop, by_reading=True)
+# A lost stop that explains why its node is gone.
+REACH: Final = Limit(_lost, "stop", about=lambda state: state.nodes.of(Mark.OPEN), by_reading=True)
 # A node that was back and is missing again.
 BACK: Final = Limit(
-    lambda state, node: one.since if (one := state.process.absent.get(node.name)) else None,
+    lambda state, node: _absent(state, node.name),
     "rejoin",
     _says("`rejoin` for a node that is missing again", Phase.REJOINED, Phase.REASSIGNED) | _OF_A_NODE,
     lambda state: state.nodes_in(NodePhase.REJOINED),
     by_reading=True,
 )
+# A member that is missing, until it counts as gone.
+LEAVING: Final = Limit(
+    _absent, lambda _state, _name: LEAVING_SECONDS, about=lambda state: state.process.absent, by_reading=True
+)
+# Shards that are red, and excused for a moment.
+EXCUSED: Final = Limit(_excused, lambda _state, _: EXCUSED_SECONDS, about=_run, by_reading=True)
 # A verb that fails and is sent again.
-FAILING: Final = Limit(RunState.failing_since, "rejoin", by_reading=True)
+FAILING: Final = Limit(
+    RunState.failing_since,
+    "rejoin",
+    about=lambda state: [one.last.action for one in state.in_phase.failing],
+    by_reading=True,
+)
 HOLD: Final = Limit(
     lambda state, _: state.in_phase.holding_since,
     "hold",
@@ -261,6 +309,8 @@ CALLED_OFF: Final = Limit(
     lambda state, _: state.process.called_off_since,
     _of_holds,
     _says("both together for waves that are called off", Phase.GATED),
+    _run,
+    lasting=True,
 )
 # A verb that was sent and may still take effect.
 EFFECT: Final = Limit(
@@ -269,22 +319,28 @@ EFFECT: Final = Limit(
     _says("30 s to `reboot` for a command whose result is unknown", Phase.GATED),
     lambda state: [node for node in state.nodes.of(Mark.OPEN) if node.doubt is not None],
     by_reading=True,
+    lasting=True,
 )
-WITHHELD: Final[Limit[None]] = Limit(
+WITHHELD: Final = Limit(
     lambda state, _: state.unrestored.withheld_since,
     "withheld",
     _says("`withheld` while allocation is disabled", *_DISABLED),
+    _run,
+    real=True,
 )
-REFUSED: Final[Limit[None]] = Limit(
+REFUSED: Final = Limit(
     lambda state, _: None if state.process.refused is None else state.process.refused.since,
     "refused",
     _says("`refused` for credentials that the cluster refuses", *_RUNNING),
+    _run,
     by_reading=True,
 )
-TIMEOUT: Final[Limit[None]] = Limit(
+TIMEOUT: Final = Limit(
     lambda state, _: state.process.started,
     lambda state, _: state.begun.policy.timeout,
     _says("`--timeout`", *(phase for phase in _RUNNING if phase not in _ENDING)),
+    _run,
+    real=True,
 )
 # The last count of segments, at the end of a run with merges. Only a reading has this reason of the wait.
 LAST_COUNT: Final = Limit(_entered, lambda _state, _: LAST_COUNT_SECONDS)
@@ -299,11 +355,18 @@ def in_words(phase: Phase) -> str:
 
 def nearest(state: RunState, now: Instant) -> Instant | None:
     """When the current wait ends if nothing else ends it; None if no limit counts now."""
-    counting = (
-        (limit.since(state, about), limit.most(state, about))
+    shown = [limit for limit in LIMITS if state.phase in limit.said]
+    untils = (limit.until(state, about) for limit in shown for about in limit.about(state))
+    return min((until for until in untils if until is not None and now <= until), default=None)
+
+
+def are_paused(state: RunState, before: Instant, at: Instant) -> bool:
+    """Whether a limit counts that is to be later, as nothing was read between these two moments."""
+    return any(
+        (since := limit.since(state, about)) is not None
+        and since < at - UNWATCHED_SECONDS
+        and limit.over(state, about, before) is None
         for limit in LIMITS
-        if state.phase in limit.said
+        if not limit.real and (limit.lasting or state.phase in limit.said or not limit.said)
         for about in limit.about(state)
     )
-    known = ((since, most) for since, most in counting if since is not None and most is not None)
-    return min((since + most for since, most in known if now - since <= most), default=None)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from orchestrator.engine import limits
 from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, question_of, refusals
 from orchestrator.engine.grid import Move
 from orchestrator.engine.kinds.predicates import hold_in_brief
@@ -62,9 +63,6 @@ _RETRIES: Final = 3
 _RETRY_FAILED_SECONDS: Final[Seconds] = 30.0
 """A copy that fails again needs a person, not a loop: few tries, far apart."""
 
-_EXCUSED_SECONDS: Final[Seconds] = 60.0
-"""An excused shard may be without a started copy for this long; then it counts as red."""
-
 _WATCHED_FOR_RED: Final = (Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
 
 
@@ -72,17 +70,9 @@ _WATCHED_FOR_RED: Final = (Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
 
 
 def red(situation: Situation) -> tuple[str, ...]:
-    """Shards that are red because of the run, without those that are excused for a moment.
-
-    The moment ends by the readings: while the program was suspended, nothing was read. Once the wave is back,
-    it begins there at the earliest.
-    """
+    """Shards that are red because of the run, without those that are excused for a moment."""
     found, passing = _red(situation)
-    state = situation.state
-    since = state.process.excused_since
-    if since is not None and state.phase is Phase.REASSIGNED:
-        since = max(since, state.in_phase.since)
-    if since is not None and situation.seen.at - since > _EXCUSED_SECONDS:
+    if situation.over(limits.EXCUSED) is not None:
         found = (*found, *passing)
     return tuple(str(shard) for shard in found)
 

@@ -56,10 +56,7 @@ def of_outcomes(state: RunState, outcomes: Iterable[Event], now: Instant) -> tup
 
 
 def too_long(situation: Situation) -> str | None:
-    """The refusal of the credentials because of which nothing can be restored; None before its limit.
-
-    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
-    """
+    """The refusal of the credentials because of which nothing can be restored; None before its limit."""
     found, late = situation.state.process.refused, situation.over(limits.REFUSED)
     if found is None or late is None:
         return None

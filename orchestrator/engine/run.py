@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import admit, beginning, changes, late_stop, limits, recover, refusals, upgrade
+from orchestrator.engine.clock import UNWATCHED_SECONDS
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.grid import Move, Sight
 from orchestrator.engine.kinds.every_kind import not_listed
@@ -93,9 +94,6 @@ _VOTERS_FOR_STEP_DOWN: Final = 5
 _STEP_DOWN_SECONDS: Final[Seconds] = 30.0
 """An election takes seconds; a master that is still the master after that is stopped as it is."""
 
-_UNWATCHED_SECONDS: Final[Seconds] = 30.0
-"""The most that the time between two readings counts towards a limit; more is a standstill or slow call."""
-
 _WATCHED: Final = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.ENDED}
 """Phases in which nodes may go down by this run. While indices are merged, it has stopped none yet."""
 
@@ -142,31 +140,21 @@ def decide(
 
 def _news(situation: Situation) -> tuple[Event, ...]:
     """A standstill of the program, owed work that is done, what waits, missing members, red shards."""
-    standstill, view = _stood_still(situation), situation.view
+    standstill, view = _standstill(situation), situation.view
     waits = situation.kind.news(situation.state, view) if view is not None else None
     done = (*_reboots_done(situation), *upgrade.news(situation), *((waits,) if waits is not None else ()))
     return (*standstill, *done, *_members(situation), *recover.red_news(situation))
 
 
-def _stood_still(situation: Situation) -> tuple[Event, ...]:
-    """The program was suspended, or a verb took long: that time counts as unwatched, as in a new process."""
+def _standstill(situation: Situation) -> tuple[Event, ...]:
+    """The program was suspended, or a verb took long, and something is waited for that is later by that."""
     state, at, before = situation.state, situation.seen.at, situation.seen.before
-    if before is None or at - before <= _UNWATCHED_SECONDS:
+    if before is None or at - before <= UNWATCHED_SECONDS:
         return ()
-    reach = situation.policy.deadlines.stop
-    missed = {name: absence.since for name, absence in state.process.absent.items()}
-    moving = {node.name for node in state.nodes_in(*GOING_UP_OR_DOWN, NodePhase.REJOINED)}
-    names = tuple(
-        name
-        for name, node in state.nodes.items()
-        if (name in moving and at - node.since > _UNWATCHED_SECONDS)
-        or (node.lost_stop is not None and missed.get(name, before) - node.lost_stop.since <= reach)
-    )
-    process, here = state.process, state.in_phase
-    limits = (process.excused_since, process.called_off_since, here.holding_since, here.gates_closed_since)
-    waits = names or missed or here.failing or process.refused is not None
-    counts = waits or any(since is not None for since in limits)
-    return (StoodStill(nodes=names, seconds=at - before - _UNWATCHED_SECONDS),) if counts else ()
+    moving = state.nodes_in(*GOING_UP_OR_DOWN, NodePhase.REJOINED)
+    names = tuple(node.name for node in moving if at - node.since > UNWATCHED_SECONDS)
+    counts = names or limits.are_paused(state, before, at)
+    return (StoodStill(nodes=names, seconds=at - before - UNWATCHED_SECONDS),) if counts else ()
 
 
 def _reboots_done(situation: Situation) -> tuple[Event, ...]:

@@ -59,7 +59,6 @@ def lives_on(situation: Situation, node: NodeProgress) -> bool:
 def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
     """Whether a verb that was sent may still take effect.
 
-    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
     An accepted stop is done once the node lives another life.
     """
     doubt = node.doubt

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar, overload
 
 from orchestrator.engine import limits
+from orchestrator.engine.clock import UNWATCHED_SECONDS
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import gates_are_asked
 from orchestrator.engine.kinds.kind import KindOfCluster, kind_of
@@ -50,9 +51,6 @@ QUICK_SECONDS: Final[Seconds] = 0.2
 
 RETRY_SECONDS: Final[Seconds] = 5.0
 """Seconds before a verb that was refused or is in doubt is sent again."""
-
-LEAVING_SECONDS: Final[Seconds] = 30.0
-"""A member that is missing for less is not gone: its network failed briefly, or its process paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +176,9 @@ class Situation:
     @overload
     def over(self, limit: Limit[_About], about: _About) -> Seconds | None: ...
     def over(self, limit: Limit[Any], about: object = None) -> Seconds | None:
-        """How long a wait may last, once it has lasted longer; None before. See `limits`."""
-        return limit.over(self.state, about, self.seen.at if limit.by_reading else self.now)
+        """How long a wait may last, once it has lasted longer; None before. See `clock`."""
+        now = self.now if limit.real else min(self.now, self.seen.at + UNWATCHED_SECONDS)
+        return limit.over(self.state, about, self.seen.at if limit.by_reading else now)
 
     def rested(self, pause: Seconds = RETRY_SECONDS) -> bool:
         """Whether the run has sent nothing, and had no outcome, for so long."""
@@ -220,8 +219,7 @@ class Situation:
 
     def has_left(self, name: NodeName) -> bool:
         """Whether a member is gone: as many readings as for coming back, and at least half a minute."""
-        absence = self.absence(name)
-        return absence is not None and self.seen.at - absence.since >= LEAVING_SECONDS
+        return self.absence(name) is not None and self.over(limits.LEAVING, name) is not None
 
     @property
     def absent_members(self) -> tuple[NodeName, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from orchestrator.engine.clock import Clock
 from orchestrator.engine.merge_state import Merging
 from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress, Nodes, ShardTaken
 from orchestrator.model import event as ev
@@ -22,16 +23,12 @@ from orchestrator.next_command import next_command
 SettingKey = tuple[Level, str]
 
 
-STANDSTILL_SECONDS: Final[Seconds] = 150.0
-"""No reading takes this long: each of its few calls gives up after tries of seconds."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
     """A member of the baseline that the master does not list.
 
     Attributes:
-        since: the first reading without it; later by what passed without a reading since then.
+        since: the first reading without it.
         readings: in a row, counted up to `settle_consecutive`.
     """
 
@@ -132,6 +129,7 @@ class ProcessState:
 
     Attributes:
         started: when the process began its work on the run.
+        clock: by which limits count.
         resumed: it resumed a run that another process began.
         restoring: only a stand-down is wanted (`restore`, takeover).
         in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
@@ -152,6 +150,7 @@ class ProcessState:
     """
 
     started: Instant = 0.0
+    clock: Clock = field(default_factory=Clock)
     resumed: bool = False
     restoring: bool = False
     in_flight: tuple[Action, ...] = ()
@@ -181,7 +180,7 @@ class Failing:
 
     Attributes:
         last: how it failed the last time.
-        since: its first failure in a row; later by what passed without a reading.
+        since: its first failure in a row.
     """
 
     last: ActionFailed

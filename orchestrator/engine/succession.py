@@ -54,7 +54,7 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         install=_installing_again(node, at),
         start_failed=node.start_failed if node.phase is NodePhase.FAILED else None,
         doubt=_doubted_again(state, node, at),
-        lost_stop=late_stop.for_new_process(state, node, _last_seen(state), at),
+        lost_stop=late_stop.begun_again(state, node, _last_seen(state), at),
         ready_since=None if node.ready_since is None else min(node.ready_since, at),
         stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
     )
@@ -74,7 +74,8 @@ def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | 
         return Doubt(verb=Verb.STOP, since=at, heard=doubt is None or doubt.heard)
     if doubt is None:
         return None
-    over = not doubt.accepted and _last_seen(state) - doubt.since > state.begun.policy.deadlines.stop
+    passed = state.process.clock.passed(doubt.since, _last_seen(state))
+    over = not doubt.accepted and passed > state.begun.policy.deadlines.stop
     return None if over else Doubt(verb=doubt.verb, since=at, heard=doubt.heard)
 
 

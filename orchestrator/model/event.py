@@ -549,7 +549,7 @@ class MembersMissed:
 class StoodStill:
     """The program read nothing so long beyond half a minute (suspended, in a verb): limits move by that."""
 
-    # nodes that are stopping or starting, and nodes that a lost stop may have stopped meanwhile
+    # nodes that are stopping, starting or back
     nodes: tuple[NodeName, ...]
     seconds: Seconds
     event: Literal["stood_still"] = "stood_still"

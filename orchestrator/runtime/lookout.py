@@ -14,10 +14,11 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from orchestrator.daemons import MAX_AT_ONCE, Daemons
+from orchestrator.engine.clock import STANDSTILL_SECONDS
 from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.silence import Heard
 from orchestrator.engine.situation import LOOK_AGAIN, Decision, needed
-from orchestrator.engine.state import CLUSTER, STANDSTILL_SECONDS, RunState
+from orchestrator.engine.state import CLUSTER, RunState
 from orchestrator.engine.work import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView
@@ -127,7 +128,6 @@ class Lookout:
             is left to its own limits.
         """
         at, before = self._clock.now(), self._before
-        self._before = at
         look, nodes = needed(state, last)
         self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*MAY_BE_DOWN)))
         reboot = state.begun.policy.reboot
@@ -144,6 +144,7 @@ class Lookout:
         read, of_hosts, gates, readiness = found
         heard(self._heard(asked, read, of_hosts))
         read = self._not_older(read, at)
+        self._before = at
         return replace(
             read.seen(at),
             before=before,

@@ -232,7 +232,8 @@ def _nobody_waits_with_allocation_off(step: Step) -> Iterator[str]:
     state = step.after
     if state.unrestored.withheld_since is None or state.phase not in _HEALING:
         return
-    passed = step.record.at - max(state.in_phase.since, state.unrestored.withheld_since)
+    since = max(state.in_phase.since, state.unrestored.withheld_since)
+    passed = state.process.clock.passed(since, step.record.at)
     # While the cluster does not answer, the run waits up to the limit for disabled allocation.
     if passed > state.begun.policy.deadlines.withheld + _PUTTING_BACK_SECONDS:
         yield f"allocation is disabled in {state.phase.value} for {passed:.0f} s"

@@ -67,6 +67,7 @@ MISSING: Final = {"absent": {ES2: Absence(since=AT, readings=1)}}
 STOPPING, STOPPED, STARTING = NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING
 REJOINED: Final = {"phase": NodePhase.REJOINED}
 NODE: Final = (
+    "REACH",
     *(
         "STOP",
         "STOPPING",
@@ -80,8 +81,10 @@ NODE: Final = (
         "EFFECT",
     ),
 )
-HIDDEN: Final = {"HOST", "FAILING", "LAST_COUNT"}
+HIDDEN: Final = {"HOST", "FAILING", "LAST_COUNT", "REACH", "LEAVING", "EXCUSED"}
 """What a view cannot show: only a reading has the reason of the wait."""
+
+REAL: Final = {"TIMEOUT", "WITHHELD"}
 
 Fields = dict[str, Any]
 ROWS: Final[tuple[tuple[str, Phase, Fields, Fields, float], ...]] = (
@@ -107,6 +110,9 @@ ROWS: Final[tuple[tuple[str, Phase, Fields, Fields, float], ...]] = (
     ("JOIN", Phase.DOWN, {}, {"phase": STARTING}, 211.0 + 307.0),
     ("BACK", Phase.REASSIGNED, {**MISSING, "since": AT + 100.0}, REJOINED, 307.0),
     ("LOST_STOP", Phase.FINISHING, {}, LOST, 101.0),
+    ("REACH", Phase.GATED, {}, LOST, 101.0),
+    ("LEAVING", Phase.GATED, MISSING, {}, 30.0),
+    ("EXCUSED", Phase.DOWN, {"excused_since": AT}, {}, 60.0),
     ("REJOIN", Phase.REJOINED, {"since": AT}, {"phase": STARTING}, 307.0),
     ("RESTORING", Phase.FINISHING, {"since": AT, "settings": {KEY: OFF}}, {}, 307.0),
     ("RECOVERY", Phase.REASSIGNED, {"since": AT}, REJOINED, 401.0),
@@ -130,7 +136,7 @@ def _state(name: str, phase: Phase, fields: Fields, of_es2: Fields) -> RunState:
 def _about(name: str, state: RunState) -> object:
     if name in NODE:
         return state.nodes[ES2]
-    return {"FAILING": HOOK, "MERGE": MERGING}.get(name)
+    return {"FAILING": HOOK, "MERGE": MERGING, "LEAVING": ES2}.get(name)
 
 
 def test_a_wait_lasts_as_long_as_is_written_here(subtests: pytest.Subtests) -> None:
@@ -141,6 +147,35 @@ def test_a_wait_lasts_as_long_as_is_written_here(subtests: pytest.Subtests) -> N
                 assert limit.over(state, _about(name, state), AT + seconds + later) == over
                 shown = limits.nearest(state, AT + seconds + later) == AT + seconds
                 assert shown is (name not in HIDDEN and over is None)
+
+
+def test_a_standstill_makes_each_limit_later(subtests: pytest.Subtests) -> None:
+    """But `--timeout` and that of disabled allocation."""
+    for name, phase, fields, of_es2, seconds in ROWS:
+        with subtests.test(name, of_es2=of_es2):
+            state, limit = _state(name, phase, fields, of_es2), getattr(limits, name)
+            about, end = _about(name, state), AT + seconds
+            slept = evolved(state, StoodStill(nodes=(), seconds=100.0), at=AT + 140.0)
+            late = seconds if name in REAL else None
+            assert limit.over(slept, about, end + LATER) == limit.over(slept, about, end + 100.0) == late
+            assert limit.over(slept, about, end + 100.0 + LATER) == seconds
+
+
+def test_a_standstill_is_recorded_while_a_limit_counts(subtests: pytest.Subtests) -> None:
+    """Not for one that is over already, nor for one that began since the last reading but 30 s."""
+    for name, phase, fields, of_es2, _ in ROWS:
+        with subtests.test(name, of_es2=of_es2):
+            state = _state(name, phase, fields, of_es2)
+            counts = name not in REAL | {"HOST", "LAST_COUNT"}
+            assert limits.are_paused(state, AT + 1.0, AT + 70.0) is counts
+            assert not limits.are_paused(state, AT - 70.0, AT + 30.0)
+            assert not limits.are_paused(state, AT + 9000.0, AT + 9070.0)
+
+
+def test_a_standstill_is_recorded_for_waits_that_last_over_phases() -> None:
+    for fields, of_es2 in (({"called_off_since": AT}, {}), ({}, {"doubt": REBOOTS}), ({}, {})):
+        state = _state("", Phase.WITHHELD, fields, of_es2)
+        assert limits.are_paused(state, AT + 1.0, AT + 70.0) is bool(fields or of_es2)
 
 
 def test_overlap_alone_counts_recovery_from_the_latest_return() -> None:
@@ -211,5 +246,3 @@ def test_what_counts_as_a_refusal(subtests: pytest.Subtests) -> None:
         with subtests.test(action=action):
             assert of(action, lacks) == ((AccessRefused(refusal=lacks, reading=False),) if counts else ())
             assert of(action, LOGIN) == (told,), "a login that is refused counts everywhere"
-    slept = evolved(refused, StoodStill(nodes=(), seconds=900.0), at=AT + 1000.0)
-    assert limits.REFUSED.since(slept, None) == AT + 900.0, "a standstill does not count"

@@ -136,7 +136,7 @@ def excused(question: Question, riak: RiakView) -> Held:
     found, handoff = still(riak), question.state.handoff
     if not found or found != frozenset(handoff.still):
         return {}
-    if question.observation.at - handoff.since < STILL_SECONDS or any(shut(question, found)):
+    if _unchanged(question) < STILL_SECONDS or any(shut(question, found)):
         return {}
     return held(found)
 
@@ -180,9 +180,12 @@ def left_waiting(question: Question) -> HandoffLeftWaiting | None:
     if waiting == handoff.left:
         return None
     same = frozenset(waiting) == frozenset(handoff.still)
-    return HandoffLeftWaiting(
-        partitions=waiting, seconds=question.observation.at - handoff.since if same and waiting else 0.0
-    )
+    return HandoffLeftWaiting(partitions=waiting, seconds=_unchanged(question) if same and waiting else 0.0)
+
+
+def _unchanged(question: Question) -> Seconds:
+    """For how long the readings have shown the same partitions."""
+    return question.state.process.clock.passed(question.state.handoff.since, question.observation.at)
 
 
 def in_words(waiting: Iterable[WaitingPartition]) -> str:
@@ -487,7 +490,7 @@ def given_up(state: RunState, view: ClusterView, now: Instant) -> NotHastened | 
         return NotHastened(nodes=_restarted(state), why=never)
     known = state.baseline.partitions if state.baseline else None
     longest = ticks_of(known or _LARGEST_RING) * TICK_SECONDS + _LEEWAY_SECONDS
-    if now - max(state.in_phase.since, state.process.acted_at) <= longest:
+    if state.process.clock.passed(max(state.in_phase.since, state.process.acted_at), now) <= longest:
         return None
     why = next(against(view, view.riak), None)
     return NotHastened(nodes=_restarted(state), why=why) if why is not None else None
@@ -509,9 +512,10 @@ def missed(
 def _not_forced(state: RunState, now: Instant) -> str | None:
     """That forcing handoff was never accepted in this phase, or has failed for a while since."""
     failure, since = state.failure_of(ForceHandoff()), state.failing_since(ForceHandoff())
-    once, waited = ForceHandoff() in state.in_phase.confirmed, now - state.in_phase.since
+    once, passed = ForceHandoff() in state.in_phase.confirmed, state.process.clock.passed
+    waited = passed(state.in_phase.since, now)
     if failure is not None and since is not None:
-        passing = once and now - since < _FAILING_SECONDS
+        passing = once and passed(since, now) < _FAILING_SECONDS
         return None if passing else f"it could not be forced: {failure.reason}"
     if once or waited <= _LEEWAY_SECONDS:
         return None
