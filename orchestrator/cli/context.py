@@ -23,7 +23,6 @@ from orchestrator.runs.connection import Agrees, Connection, Process, Threads, W
 from orchestrator.runs.from_file import FilePorts, Files, connection_to
 from orchestrator.runs.unfinished import NothingDriven
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.database import Access, named_state
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
@@ -250,7 +249,7 @@ def _reporter(context: Context, watched: Watched) -> Iterator[Reporter]:
 def _shown(context: Context, watched: Watched) -> Iterator[Reporter]:
     now = context.clock.now
     if context.output is Output.JSON:
-        yield JsonReporter(context.out, now, encode_event, past=watched.past)
+        yield JsonReporter(context.out, now, past=watched.past)
     elif context.output is Output.TEXT and wants_live(context.out, context.environment):
         console = live_console(context.out, context.environment)
         with LiveReporter(console, now, seen=watched.seen, past=watched.past, kind=watched.kind) as live:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.config.faults import near
 from orchestrator.errors import UsageError
-from orchestrator.model.event import GATES_OPEN
+from orchestrator.holds import GATES_OPEN
 from orchestrator.model.gate import Gate
 from orchestrator.model.policy import DisabledPredicate, Kind
 

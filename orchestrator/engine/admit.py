@@ -21,9 +21,10 @@ from orchestrator.engine.largest_safe import Unit
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.waves import machines_of, next_wave
+from orchestrator.holds import GATES_OPEN
 from orchestrator.model.action import SetReplicas
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import GATES_OPEN, HELD_BY, Event, Hold, HoldsCleared
+from orchestrator.model.event import HELD_BY, Event, Hold, HoldsCleared
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave, ZeroReplicas

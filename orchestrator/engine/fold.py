@@ -39,6 +39,7 @@ from orchestrator.engine.state import (
     with_node,
 )
 from orchestrator.errors import JournalError
+from orchestrator.holds import GATES_OPEN
 from orchestrator.model import event as ev
 from orchestrator.model.action import (
     Action,
@@ -60,7 +61,6 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
-    GATES_OPEN,
     ActionFailed,
     AlertsAtStart,
     BaselineRecorded,

@@ -14,8 +14,8 @@ from typing import Final
 
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.engine.state import RunState
+from orchestrator.holds import GATES_OPEN
 from orchestrator.model.event import (
-    GATES_OPEN,
     AlertsAtStart,
     Event,
     GateClosed,

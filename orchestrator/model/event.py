@@ -78,10 +78,6 @@ LeaseEvent: TypeAlias = LeaseTaken | LeaseLost | LeaseRegained | Deposed
 # ------------------------------------
 
 
-GATES_OPEN: Final = "gates_open"
-"""The predicate that a closed gate does not meet. The gate's name is the subject."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateClosed:
     """A gate is closed or (not `readable`) cannot be read, which counts as closed. No node is stopped.

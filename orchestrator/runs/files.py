@@ -21,6 +21,7 @@ from orchestrator.config.yaml import MAX_BYTES as MAX_YAML_BYTES
 from orchestrator.config.yaml import Document, parse
 from orchestrator.errors import ConfigError, JournalError
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.encoding import encode_event
 from orchestrator.model.event import SCHEMA_VERSION, RunStarted
 from orchestrator.model.observation import Observation
 from orchestrator.model.plan import Plan
@@ -32,7 +33,6 @@ from orchestrator.runtime.codec import (
     decode_event,
     decode_observation,
     decode_policy,
-    encode_event,
     encode_observation,
     encode_policy,
 )

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from orchestrator.engine.fold import replay
 from orchestrator.errors import ConfigError, JournalError, UsageError
+from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Record, RunStarted, WaveStarted
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.redact import cleaned
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.files import require_place, write_own
-from orchestrator.runtime.codec import decode_event, encode_event
+from orchestrator.runtime.codec import decode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import UntrustedValue, in_path, visible
@@ -85,16 +86,16 @@ def _public(records: Sequence[Record], kind: Kind, clean: Callable[[str], str]) 
     """
     feed = Feed(kind)
     for record in records:
-        event = cleaned(encode_event(record.event), clean)
+        line = cleaned(public_record(record), clean)
         said = ""
-        if event["event"] in REPORTED:
+        if line["event"] in REPORTED:
             with suppress(
                 JournalError
             ):  # a cleaned name may be no name: the event is shown without a sentence
-                said = feed.sentence(decode_event(event))
+                said = feed.sentence(decode_event(line))
         elif isinstance(record.event, RunStarted):
             feed.sentence(record.event)  # what a restore lists is said in other words
-        yield {"run": clean(record.run), "sequence": record.sequence, "at": record.at, **event, "said": said}
+        yield {**line, "at": record.at, "said": said}
 
 
 def page_of(store: StateStore, run: str) -> Path:

@@ -15,19 +15,20 @@ from orchestrator.config.around import Around
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, OrchestratorError
+from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Event, NotNotified, Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.ports import Clock, Reporter
 from orchestrator.runs.connection import Connection
-from orchestrator.runtime.codec import decode_event, encode_event
+from orchestrator.runtime.codec import decode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import RunEntry
 from orchestrator.view.feed import Feed
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_object
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.text import counted, stamp
+from orchestrator.view.text import counted
 
 
 def surrounded(
@@ -170,7 +171,7 @@ class Surrounded:
     def _seen(self, records: Sequence[Record]) -> list[Seen]:
         """The public events that are read: encoding all would delay the resume of a long run by a second."""
         return [
-            Seen(at=record.at, line=_line(record), text=self._feed.sentence(record.event))
+            Seen(at=record.at, line=public_record(record), text=self._feed.sentence(record.event))
             for record in records
             if record.event.event in READ
         ]
@@ -186,9 +187,3 @@ class Surrounded:
         except Exception as defect:  # noqa: BLE001  (what surrounds a run must not end it)
             self._beside = None
             self._warn(f"messages about the run end here: a defect of the program: {defect!r}")
-
-
-def _line(record: Record) -> dict[str, object]:
-    """A record as in `--output json`."""
-    about = {"ts": stamp(record.at), "run": record.run, "sequence": record.sequence}
-    return {**about, **encode_event(record.event)}

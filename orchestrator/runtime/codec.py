@@ -1,9 +1,6 @@
 """Encode and decode events, verbs and lease records as JSON.
 
-The JSON has the same form as in every view: the field names of the model (without the trailing underscore of
-names that are Python keywords), enums by their value, sets sorted. An event has its name in `event`. A verb
-has its public name in `verb`, since two verbs can have the same fields (a stop and a start) and must never be
-confused.
+The JSON has the same form as in every view (`model/encoding.py`).
 
 Decoding uses pydantic, built from the model's own dataclasses: a missing or wrong field is an error, and an
 unknown field (from a later version) is ignored. The state database and each lease record have a schema
@@ -13,9 +10,9 @@ version, which shows whether an older program can read them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from enum import Enum, IntEnum
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from enum import IntEnum
 from functools import cache
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
@@ -23,7 +20,8 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from orchestrator.errors import JournalError
 from orchestrator.model import action as verbs
-from orchestrator.model.action import Action, action_name
+from orchestrator.model.action import Action
+from orchestrator.model.encoding import EVENT_CLASSES, encode_event, fields_of
 from orchestrator.model.event import SCHEMA_VERSION, Event, Record
 from orchestrator.model.gate import Gate
 from orchestrator.model.lease import LeaseRecord
@@ -54,7 +52,6 @@ _VERBS: Final[Mapping[str, type[Action]]] = {
 }
 """Public name to class: the inverse of `action_name`. A test compares it with the union."""
 
-_ACTIONS: Final = frozenset(_VERBS.values())
 _CHANGE: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[Change, Field(discriminator="change")])
 _EVENTS: Final[Mapping[str, type[Event]]] = {
     str(next(f.default for f in fields(cls) if f.name == "event")): cls for cls in get_args(Event)
@@ -62,12 +59,6 @@ _EVENTS: Final[Mapping[str, type[Event]]] = {
 
 _OF_JSON: Final = (str, int, bool)
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_EVENT_CLASSES: Final = frozenset(_EVENTS.values())
-
-
-def encode_event(event: Event) -> dict[str, object]:
-    """Encode an event for the journal and the views: JSON-ready, with `event` first."""
-    return {"event": event.event, **_plain_fields(event)}
 
 
 def decode_event(data: Mapping[str, object]) -> Event:
@@ -86,11 +77,6 @@ def decode_event(data: Mapping[str, object]) -> Event:
     return cast("Event", _read(cls, data, f"event {name}"))
 
 
-def encode_action(action: Action) -> dict[str, object]:
-    """Encode a verb, with its public name as `verb`."""
-    return {"verb": action_name(action), **_plain_fields(action)}
-
-
 def decode_action(data: object) -> Action:
     """Decode a written verb.
 
@@ -106,7 +92,7 @@ def decode_action(data: object) -> Action:
 
 def encode_change(change: Change) -> dict[str, object]:
     """Encode a change of a host's tuning; `change` is its kind."""
-    return _plain_fields(change)
+    return fields_of(change)
 
 
 def decode_change(data: object) -> Change:
@@ -144,7 +130,7 @@ def decode_record(data: Mapping[str, object]) -> Record:
 
 def encode_lease(record: LeaseRecord) -> dict[str, object]:
     """Encode a lease record, with the schema version that its reader must support."""
-    return {"schema": SCHEMA_VERSION, **_plain_fields(record)}
+    return {"schema": SCHEMA_VERSION, **fields_of(record)}
 
 
 def decode_lease(data: Mapping[str, object]) -> LeaseRecord:
@@ -159,7 +145,7 @@ def decode_lease(data: Mapping[str, object]) -> LeaseRecord:
 
 def encode_policy(policy: Policy) -> dict[str, object]:
     """Encode a policy, as in `run_started`."""
-    return _plain_fields(policy)
+    return fields_of(policy)
 
 
 def decode_policy(data: Mapping[str, object]) -> Policy:
@@ -173,7 +159,7 @@ def decode_policy(data: Mapping[str, object]) -> Policy:
 
 def encode_observation(seen: Observation) -> dict[str, object]:
     """Encode a complete observation."""
-    return _plain_fields(seen)
+    return fields_of(seen)
 
 
 def decode_observation(data: Mapping[str, object], *, holder: str) -> Observation:
@@ -232,52 +218,6 @@ def from_text(text: str) -> Mapping[str, object]:
     return data
 
 
-def _plain_fields(value: object) -> dict[str, object]:
-    """A dataclass as JSON-ready fields, without `event`, which the caller adds."""
-    return {shown: _plain(getattr(value, name)) for name, shown in _shown(cast("Any", type(value)))}
-
-
-@cache
-def _shown(cls: type[Any]) -> tuple[tuple[str, str], ...]:
-    """Name and JSON name of each field."""
-    names = [f.name for f in fields(cls)]
-    return tuple((n, n.rstrip("_")) for n in names if not (cls in _EVENT_CLASSES and n == "event"))
-
-
-def _plain(value: object) -> object:
-    """Any value of the model, as JSON-ready data."""
-    return _encoder(cast("Any", type(value)))(value)
-
-
-@cache
-def _encoder(cls: type[Any]) -> Callable[[Any], object]:
-    """The function that converts values of a class to JSON-ready data."""
-    if issubclass(cls, IntEnum):
-        return lambda value: value.name.lower()
-    if issubclass(cls, Enum):
-        return lambda value: value.value
-    if issubclass(cls, str):
-        return _clean
-    if issubclass(cls, Mapping):
-        return lambda value: {_clean(str(key)): _plain(item) for key, item in value.items()}
-    if issubclass(cls, frozenset | set):
-        return lambda value: sorted((_plain(item) for item in value), key=str)
-    if issubclass(cls, Collection):
-        return lambda value: [_plain(item) for item in value]
-    if cls in _ACTIONS:
-        return encode_action
-    if cls in _EVENT_CLASSES:
-        return encode_event
-    if is_dataclass(cls):
-        return _plain_fields
-    return lambda value: value
-
-
-def _clean(text: str) -> str:
-    """Replace lone surrogates (bytes of a command's output that are not UTF-8), which UTF-8 cannot encode."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _read(cls: type, data: Mapping[str, object], what: str, *, holder: str = "the journal") -> object:
     """Decode one dataclass from JSON data, each field by its own adapter."""
     read: dict[str, object] = {}
@@ -318,7 +258,7 @@ def _readers(cls: type) -> tuple[tuple[str, str, bool, type | None, TypeAdapter[
             _adapter(hints[f.name]),
         )
         for f in fields(cls)
-        if not (cls in _EVENT_CLASSES and f.name == "event")
+        if not (cls in EVENT_CLASSES and f.name == "event")
     )
 
 

@@ -11,6 +11,7 @@ from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.situation import needed
 from orchestrator.engine.state import CLUSTER, RunState, Silence
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.encoding import fields_of
 from orchestrator.model.event import ActionFailed
 from orchestrator.model.reading import Instant, Refusal, Seconds
 from orchestrator.model.work_event import (
@@ -85,15 +86,7 @@ class AccessLost:
 
     def as_object(self) -> dict[str, object]:
         """The same for JSON."""
-        found = self.refusal
-        return {
-            "endpoint": found.endpoint,
-            "credentials": found.credentials,
-            "source": found.source,
-            "status": found.status,
-            "call": found.call,
-            "seconds": round(self.seconds, 3),
-        }
+        return {**fields_of(self.refusal, without={"fixed"}), "seconds": round(self.seconds, 3)}
 
 
 def access_lost(state: RunState, now: Instant) -> AccessLost | None:

@@ -10,8 +10,10 @@ from orchestrator.engine.kinds.predicates import hold_by_name, hold_in_words
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart
+from orchestrator.holds import GATES_OPEN
 from orchestrator.model.action import Purpose
-from orchestrator.model.event import GATES_OPEN, Hold, RunStarted
+from orchestrator.model.encoding import fields_of
+from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request, step_name
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.prediction import Prediction
@@ -146,16 +148,7 @@ def holds_in_words(holds: tuple[Hold, ...]) -> str:
 
 def hold_object(hold: Hold) -> dict[str, object]:
     """A hold as a JSON object."""
-    return {
-        "predicate": hold.predicate,
-        "subject": hold.subject,
-        "evidence": hold.evidence,
-        "count": hold.count,
-        "subjects": list(hold.subjects),
-        "also": list(hold.also),
-        "reasons": list(hold.reasons),
-        "ways": list(hold.ways),
-    }
+    return fields_of(hold, without={"others_first"})
 
 
 def hold_sentence(hold: Hold) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
@@ -18,6 +17,7 @@ from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
 from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.encoding import fields_of
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.plan import FoundAndWanted, Plan, Step, ValueToday, by_key
@@ -52,16 +52,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "lower_bound_waves": plan.lower_bound_waves,
         "lower_bound_reason": plan.lower_bound_reason,
         "holds": [hold_object(hold) for hold in plan.holds],
-        "steps": [
-            {
-                "wave": step.wave,
-                "order": step.order,
-                "target": step.target,
-                "action": step.action,
-                "detail": step.detail,
-            }
-            for step in plan.steps
-        ],
+        "steps": [fields_of(step) for step in plan.steps],
         "settings_changed": _from_to(plan.settings_changed),
         "predicted_seconds": prediction_object(plan.predicted),
         "predicted_from": plan.predicted_from,
@@ -70,7 +61,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "other_versions": dict(plan.other_versions),
         "nodes_to_restart": len(plan.nodes),
         "nodes_selected": plan.nodes_selected,
-        "settings_today": {key: asdict(today) for key, today in plan.settings_today.items()},
+        "settings_today": {key: fields_of(today) for key, today in plan.settings_today.items()},
         "settings_by_level": {level: _from_to(each) for level, each in plan.settings_by_level.items()},
         **planned_object(plan),
     }
@@ -267,16 +258,7 @@ def planned_object(plan: Plan) -> dict[str, object]:
             {"index": one.index, "segments": one.segments, "bytes": one.bytes, "due": one.due}
             for one in plan.merges
         ],
-        "leftovers": [
-            {
-                "index": one.index,
-                "setting": one.setting,
-                "found": one.found,
-                "put_right": one.put_right,
-                "wanted": one.wanted,
-            }
-            for one in plan.leftovers
-        ],
+        "leftovers": [fields_of(one) for one in plan.leftovers],
     }
 
 

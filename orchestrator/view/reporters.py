@@ -10,7 +10,8 @@ from typing import TextIO
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
-from orchestrator.model.event import Event, Record
+from orchestrator.model.encoding import public_record
+from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
@@ -115,10 +116,6 @@ class LineReporter:
             self._out.line(line)
 
 
-Encode = Callable[[Event], Mapping[str, object]]
-"""Encodes an event as in the journal: JSON-ready, with `event`."""
-
-
 def json_line(payload: Mapping[str, object], *, at: Instant, run: str | None) -> str:
     """An object as a line of output: `ts` and `run` first, then the payload. Printable ASCII only."""
     line = json.dumps({"ts": stamp(at), "run": run, **payload}, separators=(", ", ": "), allow_nan=False)
@@ -146,7 +143,6 @@ class JsonReporter:
     Args:
         stream: standard output.
         now: the run's clock.
-        encode: the journal's encoder of events, so that both use the same names.
         past: records of earlier attempts at the run, for its summary.
         every: seconds between two signs of life of a wait.
     """
@@ -155,20 +151,18 @@ class JsonReporter:
         self,
         stream: TextIO,
         now: Callable[[], Instant],
-        encode: Encode,
         *,
         past: Sequence[Record] = (),
         every: Seconds = SIGN_OF_LIFE,
     ) -> None:
         self._out, self._feed = Outlet(stream), Feed(past=past, every=every)
-        self._now, self._encode = now, encode
+        self._now = now
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one object per event; `sequence` is its place in the journal."""
         self._feed.add(records)
         for record in records:
-            payload = {"sequence": record.sequence, **self._encode(record.event)}
-            self._out.line(json_line(payload, at=record.at, run=record.run))
+            self._out.line(json_line(public_record(record), at=record.at, run=record.run))
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """Write the current wait if it has changed, or as a sign of life."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from rich.box import SIMPLE_HEAD
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.encoding import fields_of
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import (
     BlockChange,
@@ -30,9 +31,6 @@ from orchestrator.view.text import listed
 Row = tuple[str, ...]
 
 Found = Mapping[NodeName, Reading[HostTuning]]
-
-Encode = Callable[[Change], Mapping[str, object]]
-"""Encodes a change as in the journal."""
 
 STATE_HEAD: Final[Row] = ("host", "tunable", "wanted", "running", "at next boot", "verdict")
 
@@ -136,27 +134,17 @@ def grid(head: Row, rows: Sequence[Row]) -> Table:
     return table
 
 
-def state_object(node: NodeName, state: TunableState, encode: Encode) -> dict[str, object]:
-    """One host and tunable as a line of `--output json`."""
-    return {
-        "event": "tunable",
-        "node": node,
-        "tunable": state.tunable,
-        "wanted": state.wanted,
-        "running": state.running,
-        "at_boot": state.at_boot,
-        "verdict": state.verdict.value,
-        "detail": state.detail,
-        "changes": [encode(change) for change in state.changes],
-    }
+_OF_PLANS: Final = frozenset({"on_failure", "overridden", "restart_needed"})
+"""Fields of a tunable that its line does not have: they decide what a run does about it."""
 
 
-def state_objects(found: Found, encode: Encode) -> list[dict[str, object]]:
+def state_objects(found: Found) -> list[dict[str, object]]:
     """Every host and tunable; a host that could not be read has a separate line, with the reason."""
     lines: list[dict[str, object]] = []
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
             lines.append({"event": "host_unreachable", "node": node, "detail": tuning.reason})
         else:
-            lines += [state_object(node, state, encode) for state in tuning.states]
+            about = {"event": "tunable", "node": node}
+            lines += [{**about, **fields_of(state, without=_OF_PLANS)} for state in tuning.states]
     return lines

@@ -27,6 +27,7 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
+from orchestrator.model import encoding
 from orchestrator.model.action import Moment
 from orchestrator.model.host import Connect, Manager
 from orchestrator.model.upgrade import InstallState, InstallView
@@ -94,8 +95,8 @@ def test_json_of_a_command_loses_no_name(
 
 
 CODECS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
-    "events": (codec.decode_event, codec.encode_event),
-    "actions": (codec.decode_action, codec.encode_action),
+    "events": (codec.decode_event, encoding.encode_event),
+    "actions": (codec.decode_action, encoding.encode_action),
     "changes": (codec.decode_change, codec.encode_change),
     "policies": (codec.decode_policy, codec.encode_policy),
     "leases": (codec.decode_lease, codec.encode_lease),

@@ -20,13 +20,13 @@ from sqlalchemy import create_engine
 
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
+from orchestrator.model.encoding import encode_event
 from orchestrator.model.event import PhaseEntered, Record
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.work_event import InstallEnded
 from orchestrator.runs.past_runs import past_run_of
 from orchestrator.runs.unfinished import restore_run, resume_run
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.simulation import machines

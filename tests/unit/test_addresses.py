@@ -14,6 +14,7 @@ from orchestrator.config.riak import address_of
 from orchestrator.errors import ConfigError, JournalError
 from orchestrator.hosts.connections.jump import split_jump
 from orchestrator.hosts.settings import HostSettings
+from orchestrator.model import encoding
 from orchestrator.model.cluster import Incarnation, Node, NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord, NodeInHand
@@ -78,7 +79,7 @@ def _started(text: str) -> RunStarted:
 
 def _event(text: str) -> str:
     """The first event of a journal in which this address was written."""
-    written: Any = codec.encode_event(_started("10.0.0.1"))
+    written: Any = encoding.encode_event(_started("10.0.0.1"))
     found = codec.decode_event({**written, "addresses": {ES1: text}})
     assert isinstance(found, RunStarted)
     return found.addresses[ES1]

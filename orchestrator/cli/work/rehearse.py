@@ -23,7 +23,6 @@ from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
 from orchestrator.runs.rehearsal import Rehearsal
-from orchestrator.runtime.codec import encode_event
 from orchestrator.view.phrases import hold_sentence, nodes_in_words, work_of
 from orchestrator.view.reporters import (
     JsonReporter,
@@ -125,7 +124,7 @@ def _play(
 def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context) -> Reporter:
     """Plain lines even on a terminal: hours pass in seconds, too fast for a panel."""
     if context.output is Output.JSON:
-        return JsonReporter(context.out, rehearsal.now, encode_event, every=_SIGN_OF_LIFE)
+        return JsonReporter(context.out, rehearsal.now, every=_SIGN_OF_LIFE)
     kind = started.policy.kind
     return LineReporter(context.out, rehearsal.now, kind=kind, simulated=True, every=_SIGN_OF_LIFE)
 

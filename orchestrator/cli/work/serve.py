@@ -17,12 +17,12 @@ from orchestrator.cli.work.report import redactor
 from orchestrator.config.secrets import SecretResolver, parse_reference
 from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, JournalError, OrchestratorError, UsageError, how_to_add
+from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor, cleaned
 from orchestrator.runs.report import clean_for, facts_of_run
 from orchestrator.runs.surroundings import last_success
-from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone
 from orchestrator.runtime.store import RunEntry, StateStore
@@ -185,8 +185,7 @@ class Looks:
             except JournalError:
                 continue
             for record in records:
-                line = {**encode_event(record.event), "run": record.run, "sequence": record.sequence}
-                figures.see(Seen(at=record.at, line=line, text=""))
+                figures.see(Seen(at=record.at, line=public_record(record), text=""))
             figures.gone = entry.outcome is None and provably_gone(entry.process)
             counted[entry.run] = figures, last + len(records)
         self._counted = counted

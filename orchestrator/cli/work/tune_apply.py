@@ -14,10 +14,10 @@ from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.encoding import encode_event
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.runs.tuning import Made, Maker, Making, TunedHosts, agreed
-from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
 from orchestrator.untrusted import one_line

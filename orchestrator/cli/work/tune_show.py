@@ -10,7 +10,6 @@ from orchestrator.cli.options import Output
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.runtime.codec import encode_change
 from orchestrator.view import tuning as view
 from orchestrator.view.live import live_console, wants_live
 from orchestrator.view.text import table
@@ -25,7 +24,7 @@ _NAMES: Final = {
 def show_states(found: Found, context: Context) -> None:
     """Print the state of the hosts: a table, or a JSON line per host and tunable."""
     if context.output is Output.JSON:
-        for line in view.state_objects(found, encode_change):
+        for line in view.state_objects(found):
             context.say_json(line)
     else:
         show_rows(view.STATE_HEAD, view.state_rows(found), context)

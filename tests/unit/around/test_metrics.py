@@ -12,11 +12,9 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator import holds
 from orchestrator.around import metrics
 from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, text_of
 from orchestrator.around.story import Seen
-from orchestrator.model.event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.redact import Redactor
 from orchestrator.whole_file import write_whole
@@ -147,7 +145,6 @@ def test_what_is_waited_for_is_of_few_names() -> None:
 def test_the_names_are_those_of_the_program() -> None:
     assert set(OUTCOMES) == {"running", *(outcome.value for outcome in Outcome)}
     assert set(NODE_PHASES) == {phase.value for phase in NodePhase}
-    assert holds.GATES_OPEN == GATES_OPEN
 
 
 def test_a_name_of_a_cluster_cannot_break_the_format() -> None:

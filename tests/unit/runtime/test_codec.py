@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.errors import JournalError
 from orchestrator.model import action as verbs
+from orchestrator.model import encoding
 from orchestrator.model.action import Action, action_name
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -117,7 +118,7 @@ def through_text(data: Mapping[str, object]) -> Mapping[str, Any]:
 
 def test_every_event_comes_back_as_it_went() -> None:
     for event in drawn_each(*EVENTS):
-        data = codec.encode_event(event)
+        data = encoding.encode_event(event)
         assert next(iter(data)) == "event"
         assert codec.decode_event(through_text(data)) == event
     for sequence, event in enumerate(drawn_each(PhaseEntered), start=1):
@@ -128,7 +129,7 @@ def test_every_event_comes_back_as_it_went() -> None:
 
 def test_every_verb_and_change_comes_back_as_itself() -> None:
     for action in drawn_each(*ACTIONS):
-        data = codec.encode_action(action)
+        data = encoding.encode_action(action)
         back = codec.decode_action(through_text(data))
         assert (data["verb"], type(back), back) == (action_name(action), type(action), action)
     for change in drawn_each(*CHANGES):
@@ -147,7 +148,7 @@ def test_what_has_one_shape_is_told_apart() -> None:
     es1, path = NodeName("es1"), "/proc/sys/vm/swappiness"
     changes = (ValueChange(path=path, found="60", wanted="1"), FileChange(path=path, found="60", wanted="1"))
     sent = ActionSent(action=verbs.TuneHost(node=es1, tunable="vm.swappiness", changes=changes))
-    assert codec.decode_event(through_text(codec.encode_event(sent))) == sent
+    assert codec.decode_event(through_text(encoding.encode_event(sent))) == sent
     for verb, cls in (("stop", verbs.StopNode), ("start", verbs.StartNode)):
         assert codec.decode_action({"verb": verb, "node": "es1"}) == cls(node=es1)
     assert set(codec._VERBS.values()) == set(ACTIONS)
@@ -180,13 +181,13 @@ def test_every_union_of_dataclasses_is_tagged() -> None:
 def test_the_text_of_an_event() -> None:
     """A keyword loses its underscore; output need not be UTF-8; a field of a later version is passed over."""
     event = PhaseEntered(from_="gated", to="withheld")
-    data = codec.encode_event(event)
+    data = encoding.encode_event(event)
     nothing = {"node": None, "why": "", "incarnation": None, "boot": None}
     assert data == {"event": "phase_entered", "from": "gated", "to": "withheld", **nothing}
     assert codec.decode_event({**data, "colour": "red"}) == event
     broken = b"caf\xe9".decode("utf-8", "surrogateescape")
     ended = ActionConfirmed(action=verbs.Flush(), output=broken + "\x00\x1b[31m\n")
-    back = codec.decode_event(through_text(codec.encode_event(ended)))
+    back = codec.decode_event(through_text(encoding.encode_event(ended)))
     assert isinstance(back, ActionConfirmed)
     assert back.output == "caf?\x00\x1b[31m\n"
 
@@ -200,7 +201,7 @@ def _without(data: Mapping[str, object], name: str) -> dict[str, object]:
 
 def test_a_missing_field_is_damage() -> None:
     for event in drawn_each(*EVENTS, count=1):
-        example = codec.encode_event(event)
+        example = encoding.encode_event(event)
         for field in fields(event):
             if field.default is MISSING and field.default_factory is MISSING:
                 with pytest.raises(JournalError, match="damaged"):
@@ -237,7 +238,7 @@ def test_what_cannot_be_read_is_named(subtests: pytest.Subtests) -> None:
     moment = verbs.Moment.BEFORE_STOP
     endless = verbs.RunHook(node=NodeName("es1"), moment=moment, number=1, hook=hook)
     with pytest.raises(JournalError, match="JSON"):
-        codec.to_text(codec.encode_event(ActionSent(action=endless)))
+        codec.to_text(encoding.encode_event(ActionSent(action=endless)))
 
 
 def test_a_value_of_a_gate_keeps_its_type() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from orchestrator.model.encoding import encode_event
 from orchestrator.redact import cleaned
-from orchestrator.runtime.codec import encode_event
 from orchestrator.view.report.facts import facts_of
 from orchestrator.view.report.page import history_page, run_page
 from orchestrator.view.status import status_object

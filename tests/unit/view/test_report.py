@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
+from orchestrator.model.encoding import encode_event
 from orchestrator.redact import Redactor, cleaned
-from orchestrator.runtime.codec import encode_event
 from orchestrator.view.report.charts import Axis, timeline
 from orchestrator.view.report.facts import as_json, facts_of, rows_of
 from orchestrator.view.report.page import history_page, run_page

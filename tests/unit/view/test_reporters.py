@@ -16,7 +16,6 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinished, RunResumed, StoodDown
 from orchestrator.model.observation import Watch
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.runtime.codec import encode_event
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Rehearsed, rehearsed_lines
 from orchestrator.view.summary import summary, summary_lines
@@ -34,7 +33,7 @@ class Written:
         if kind == "lines":
             self.reporter = LineReporter(self.out, lambda: self.at, **more)
         else:
-            self.reporter = JsonReporter(self.out, lambda: self.at, encode_event, **more)
+            self.reporter = JsonReporter(self.out, lambda: self.at, **more)
 
     def events(self, *events: Any) -> Written:
         self.reporter.events(samples.records(events))
