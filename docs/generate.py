@@ -25,10 +25,10 @@ from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
+from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
-from orchestrator.engine.run import exit_code_of
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (
     disks,

@@ -1,25 +1,24 @@
 """decide(state, observation, now) -> Decision: what a run does next. Pure; asked again after every step.
 
-The order of the questions is the order of their urgency: another run that took over, a node of ours that is
-absent, a second failure, a request to stop; then every node's own move (`node.turn`); then the phase of the
-run. Only stops need predicates; nothing here holds a start or a restore.
+Two lists of rules, at the end of this module: `RULES`, and `ENDING` for a run that stands down. The first
+rule that answers decides, so their order is the order of urgency: another run that took over, a node of ours
+that is absent, a second failure, a request to stop; then every node's own move (`node.turn`); then the phase
+of the run. Only stops need predicates; nothing here holds a start or a restore.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
-from orchestrator.engine import admit, beginning, changes, late_stop, limits, recover, refusals, upgrade
+from orchestrator.engine import admit, changes, ending, late_stop, limits, recover, refusals, stop, upgrade
 from orchestrator.engine.clock import UNWATCHED_SECONDS
-from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.grid import Move, Sight
 from orchestrator.engine.kinds.every_kind import not_listed
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.kinds.predicates import by_same_reason, hold_in_brief, hold_in_words
-from orchestrator.engine.left_over import left_over, texts
-from orchestrator.engine.node import is_next, next_to, rejoined, stirring, turn
+from orchestrator.engine.node import is_next, rejoined, stirring, turn
 from orchestrator.engine.phases import READS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark, NodeProgress
 from orchestrator.engine.sight import sight
@@ -29,7 +28,6 @@ from orchestrator.engine.situation import (
     QUICK_SECONDS,
     RETRY_SECONDS,
     Decision,
-    Retry,
     Situation,
     act,
     members_awaited,
@@ -40,59 +38,24 @@ from orchestrator.engine.situation import (
 )
 from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.engine.work import one_a_machine
-from orchestrator.errors import ExitCode, SafetyViolation
-from orchestrator.model.action import (
-    Action,
-    ClearVotingExclusions,
-    ExcludeFromVoting,
-    Flush,
-    Moment,
-    ProbeSettings,
-    Purpose,
-    RunHook,
-    SetReplicas,
-    StopNode,
-    WriteSettings,
-    action_target,
-)
+from orchestrator.errors import SafetyViolation
+from orchestrator.model.action import Purpose, StopNode
 from orchestrator.model.cluster import NodeName, ShardCopy
 from orchestrator.model.event import (
-    COULD_NOT_FINISH,
     Event,
     GoodReading,
-    Hold,
     MembersMissed,
-    ReplicasAdded,
     Rescued,
-    RunFinished,
     SecondFailure,
-    StoodDown,
     StoodStill,
-    TakenDown,
-    VotingExcluded,
     WaveFinished,
-    WaveStarted,
     WorkDone,
     asked_to_stop,
-    node_phase,
     run_phase,
 )
-from orchestrator.model.observation import ClusterView, CopiesActive, MasterElected, Observation, ServiceState
+from orchestrator.model.observation import ClusterView, CopiesActive, Observation, ServiceState
 from orchestrator.model.phase import Goal, NodePhase, Outcome, Phase, Request, Work
-from orchestrator.model.policy import Kind, Wave, ZeroReplicas
-from orchestrator.model.reading import Instant, Seconds, Unknown
-
-_REPROBE_SECONDS: Final[Seconds] = 30.0
-"""Seconds between tries of the settings update that changes nothing, while it is refused."""
-
-_PROBES: Final = 3
-"""Refusals in a row before settings count as not writable: one may be a busy cluster (429)."""
-
-_VOTERS_FOR_STEP_DOWN: Final = 5
-"""One exclusion shrinks three voters to one, since the configuration keeps an odd size."""
-
-_STEP_DOWN_SECONDS: Final[Seconds] = 30.0
-"""An election takes seconds; a master that is still the master after that is stopped as it is."""
+from orchestrator.model.reading import Instant, Unknown
 
 _WATCHED: Final = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.ENDED}
 """Phases in which nodes may go down by this run. While indices are merged, it has stopped none yet."""
@@ -103,19 +66,23 @@ _TURNING: Final = _WATCHED - {Phase.PREPARING}
 _NOTHING_DOWN: Final = frozenset({Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.GATED})
 """A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
 
-Step = Callable[[Situation], Decision]
+Rule = Callable[[Situation], Decision | None]
+"""One rule of a run: its decision, or None where it does not apply."""
+
+Row = tuple[Collection[Phase], Rule]
+"""A rule, and the phases of the run in which it is asked."""
 
 
 def decide(
-    state: RunState, observation: Observation, now: Instant, *, also: Mapping[Phase, Step] | None = None
+    state: RunState, observation: Observation, now: Instant, *, also: tuple[Row, ...] = ()
 ) -> Decision:
-    """The next step, from what is known and nothing else.
+    """The next step, from what is known and nothing else: the first rule that answers.
 
     Args:
         state: of the run.
         observation: one reading of the world.
         now: by the clock of the orchestrator.
-        also: steps of phases that are not the core's own (merging).
+        also: rules that are not the core's own (merging), asked before a run is done.
 
     Raises:
         SafetyViolation: the state is of no run, or verbs are under way whose outcome is not recorded.
@@ -130,9 +97,18 @@ def decide(
     before = Situation(state=state, policy=policy, kind=kind_of(policy.kind), seen=observation, now=now)
     news = _news(before) if before.fresh else ()
     situation = before.after(*news)
-    steps = {**STEPS, **(also or {})}
-    decision = _urgent(situation) or _moves(situation) or steps[state.phase](situation)
+    answers = (rule(situation) for rule in _rules(situation.state.phase, also))
+    decision = next((answer for answer in answers if answer is not None), None)
+    if decision is None:
+        raise SafetyViolation(f"no rule decides in {state.phase.value}")
     return replace(decision, events=(*news, *decision.events)) if news else decision
+
+
+@cache
+def _rules(phase: Phase, also: tuple[Row, ...]) -> tuple[Rule, ...]:
+    if phase is Phase.STANDING_DOWN:
+        return ENDING
+    return tuple(rule for phases, rule in (*RULES, *also, DONE) if phase in phases)
 
 
 # What a reading shows by itself ------------------------------------
@@ -185,79 +161,33 @@ def _members(situation: Situation) -> tuple[Event, ...]:
 # What goes before the phase ------------------------------------
 
 
-def _urgent(situation: Situation) -> Decision | None:
-    """What comes before the phase of the run; None when nothing does."""
-    state, policy = situation.state, situation.policy
-    if state.phase is Phase.STANDING_DOWN:
-        return _taken_down_late(situation)
-    other = state.process.deposed
-    if other is not None:
-        successor = f"run {other.successor} of {other.owner}"
-        reason = f"{successor} took the lease over: it restores the remaining changes"
-        return stand_down(state, reason, Outcome.DEPOSED)
-    late = _taken_down_late(situation)
-    if late is not None:
-        return late
-    failure = _second_failure(situation)
-    if failure is not None:
-        reason = f"a second failure: {failure}"
-        return stand_down(state, reason, Outcome.FAILED, SecondFailure(what=failure))
-    missed = upgrade.missed(situation)
-    if missed is not None:
-        without = f" without {', '.join(missed.lacks)}" if missed.lacks else ""
-        found = f"{missed.node} came back with {missed.version}{without}"
-        reason = f"{found}, though its install steps ended well: {missed.wanted} was to be installed"
-        return stand_down(state, reason, Outcome.FAILED, missed)
-    if state.phase is Phase.FINISHING:
-        # All nodes are restarted; the rest is the same as in a stand-down.
+def deposed(situation: Situation) -> Decision | None:
+    """Another run took the lease over."""
+    state, other = situation.state, situation.state.process.deposed
+    if other is None:
         return None
-    if state.process.request in (Request.STOP, Request.INTERRUPT):
-        reason = asked_to_stop(state.process.requested_by) + state.merges_left
-        return stand_down(state, reason, Outcome.INTERRUPTED)
-    timeout = situation.over(limits.TIMEOUT)
-    if timeout is not None:
-        reason = f"--timeout of {timeout:.0f} s ran out{state.merges_left}"
-        return stand_down(state, reason, Outcome.HELD)
-    refused = refusals.too_long(situation)
-    if refused is not None:
-        return stand_down(state, refused, Outcome.FAILED)
-    withheld_for = _withheld_too_long(situation)
-    if withheld_for is not None:
-        rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
-        held = f"what the nodes that are down hold{rebuilds}"
-        then = f"it is enabled now, and the cluster rebuilds elsewhere {held}"
-        lost = state.process.refused
-        now_or_later = then if lost is None else f"it cannot be enabled, {lost.refusal.sentence}"
-        reason = f"allocation was disabled for {withheld_for:.0f} s: {now_or_later}"
-        return stand_down(state, reason, Outcome.FAILED)
-    if state.recovering or state.merging.in_progress:
-        return None  # recoveries and merges finish before a pause
-    if state.phase in _NOTHING_DOWN or (state.phase is Phase.SETTLED and not state.wave):
-        return _pause(situation)
-    return None
+    successor = f"run {other.successor} of {other.owner}"
+    reason = f"{successor} took the lease over: it restores the remaining changes"
+    return stand_down(state, reason, Outcome.DEPOSED)
 
 
-def _pause(situation: Situation) -> Decision | None:
-    state, policy = situation.state, situation.policy
-    if not state.nodes_in(NodePhase.PENDING) and not state.merging.pending:
-        return None
-    if state.process.request is Request.PAUSE:
-        return stand_down(state, f"asked to pause by {state.process.requested_by}", Outcome.PAUSED)
-    done = state.recovered
-    if policy.pause_after is not None and not state.paused and done >= policy.pause_after:
-        nodes = "node" if done == 1 else "nodes"
-        return stand_down(state, f"paused after {done} {nodes}, as asked", Outcome.PAUSED)
-    return None
-
-
-def _taken_down_late(situation: Situation) -> Decision | None:
+def taken_down_late(situation: Situation) -> Decision | None:
     """Nodes that a lost stop took down after all."""
     state = situation.state
-    if state.phase not in _WATCHED or not situation.fresh:
+    if not situation.fresh:
         return None
     nodes = ((node, sight(situation, node)) for node in stirring(situation))
     late = [node for node, found in nodes if late_stop.took_down(situation, node, found)]
     return note(*late_stop.joined(state, late)) if late else None
+
+
+def second_failure(situation: Situation) -> Decision | None:
+    """Something outside the wave failed while nodes of ours are down or recover."""
+    failure = _second_failure(situation)
+    if failure is None:
+        return None
+    reason = f"a second failure: {failure}"
+    return stand_down(situation.state, reason, Outcome.FAILED, SecondFailure(what=failure))
 
 
 def _second_failure(situation: Situation) -> str | None:
@@ -287,10 +217,80 @@ def _by_lost_stop(situation: Situation, name: NodeName) -> bool:
     return node is not None and late_stop.explains(situation, node, situation.seen.at)
 
 
-def _moves(situation: Situation) -> Decision | None:
+def version_missed(situation: Situation) -> Decision | None:
+    """A node came back without the version that its install steps were to install."""
+    missed = upgrade.missed(situation)
+    if missed is None:
+        return None
+    without = f" without {', '.join(missed.lacks)}" if missed.lacks else ""
+    found = f"{missed.node} came back with {missed.version}{without}"
+    reason = f"{found}, though its install steps ended well: {missed.wanted} was to be installed"
+    return stand_down(situation.state, reason, Outcome.FAILED, missed)
+
+
+def stop_requested(situation: Situation) -> Decision | None:
+    """A person asked this run to stop."""
+    state = situation.state
+    if state.process.request not in (Request.STOP, Request.INTERRUPT):
+        return None
+    reason = asked_to_stop(state.process.requested_by) + state.merges_left
+    return stand_down(state, reason, Outcome.INTERRUPTED)
+
+
+def out_of_time(situation: Situation) -> Decision | None:
+    """`--timeout` ran out."""
+    state, timeout = situation.state, situation.over(limits.TIMEOUT)
+    if timeout is None:
+        return None
+    reason = f"--timeout of {timeout:.0f} s ran out{state.merges_left}"
+    return stand_down(state, reason, Outcome.HELD)
+
+
+def access_refused(situation: Situation) -> Decision | None:
+    """The cluster has refused the credentials for too long."""
+    refused = refusals.too_long(situation)
+    return None if refused is None else stand_down(situation.state, refused, Outcome.FAILED)
+
+
+def disabled_too_long(situation: Situation) -> Decision | None:
+    """Allocation has been disabled for too long."""
+    state, withheld_for = situation.state, ending.withheld_too_long(situation)
+    if withheld_for is None:
+        return None
+    rebuilds = ", as far as forced awareness lets it" if situation.policy.awareness.forced else ""
+    held = f"what the nodes that are down hold{rebuilds}"
+    then = f"it is enabled now, and the cluster rebuilds elsewhere {held}"
+    lost = state.process.refused
+    now_or_later = then if lost is None else f"it cannot be enabled, {lost.refusal.sentence}"
+    reason = f"allocation was disabled for {withheld_for:.0f} s: {now_or_later}"
+    return stand_down(state, reason, Outcome.FAILED)
+
+
+def pause(situation: Situation) -> Decision | None:
+    """A pause, by request or for the canary: before the next wave, after recoveries and merges."""
+    state, policy = situation.state, situation.policy
+    if state.recovering or state.merging.in_progress or (state.phase is Phase.SETTLED and state.wave):
+        return None
+    if not state.nodes_in(NodePhase.PENDING) and not state.merging.pending:
+        return None
+    if state.process.request is Request.PAUSE:
+        return stand_down(state, f"asked to pause by {state.process.requested_by}", Outcome.PAUSED)
+    done = state.recovered
+    if policy.pause_after is not None and not state.paused and done >= policy.pause_after:
+        nodes = "node" if done == 1 else "nodes"
+        return stand_down(state, f"paused after {done} {nodes}, as asked", Outcome.PAUSED)
+    return None
+
+
+def stale(situation: Situation) -> Decision | None:
+    """The reading is older than the last action of the run: what follows needs a new one."""
+    return None if situation.fresh else LOOK_AGAIN
+
+
+def node_moves(situation: Situation) -> Decision | None:
     """Every node's own move. A reading with red shards of ours changes the goal of the wave first."""
     state = situation.state
-    if state.phase not in _TURNING or not situation.fresh:
+    if not situation.fresh:
         return None
     rescue = _rescue(situation)
     after = situation.after(*rescue)
@@ -321,287 +321,29 @@ def _rescue(situation: Situation) -> tuple[Event, ...]:
     return (Rescued(shards=red),) if red else ()
 
 
-# Before a stop ------------------------------------
-
-
-def preparing(situation: Situation) -> Decision:
-    """Record the state of the cluster, and prove that its settings can be written, before any change."""
-    state = situation.state
-    if state.unrestored.withheld:
-        # Left by a process that was killed: the run never waits with allocation disabled.
-        return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    pending = tuple(node.name for node in state.nodes_in(NodePhase.PENDING))
-    boots = {name: host.boot_id for name, host in situation.hosts.items() if host.boot_id}
-    if situation.view and not pending:
-        baseline = () if state.baseline else (situation.kind.baseline(situation.view, boots),)
-        return note(*baseline, run_phase(state.phase, _after_preparing(situation)))
-    wave = Wave(number=state.waves_finished + 1, nodes=pending[:1])  # fundamental rules are about no wave
-    fundamental = tuple(rule for rule in situation.kind.predicates if not rule.may_be_disabled)
-    refused = admit.refusals(situation, fundamental, wave)
-    if refused:
-        return admit.failed_and_absent(situation) or admit.held(situation, refused)
-    if state.baseline is None and situation.view:
-        unread = admit.hosts_to_read(situation, pending)
-        if unread:
-            return Decision(hosts=unread)
-        machines = {name: host.machine_id for name, host in situation.hosts.items() if host.machine_id}
-        return note(replace(situation.kind.baseline(situation.view, boots), machines=machines))
-    if not state.process.probed and state.process.probes < _PROBES:
-        return _probe(situation)
-    return note(run_phase(state.phase, _after_preparing(situation)))
-
-
-def _probe(situation: Situation) -> Decision:
-    """A settings update that changes nothing."""
-    process, now = situation.state.process, situation.now
-    if process.probed is False and not situation.rested():
-        return wait(now, "a settings update that the cluster acknowledges", seconds=RETRY_SECONDS)
-    return act(ProbeSettings())
-
-
-def _after_preparing(situation: Situation) -> Phase:
-    """The merges come before the first wave, once in a run."""
-    merges = situation.policy.merge is not None and not situation.state.merging.settled
-    return Phase.MERGING if merges else Phase.GATED
-
-
-def gated(situation: Situation) -> Decision:
-    """Choose the wave; when every predicate lets it pass, disable allocation."""
-    state, view = situation.state, situation.view
-    first = _before_the_choice(situation)
-    if first is not None:
-        return first
-    pending = state.nodes_in(NodePhase.PENDING)
-    if not pending:
-        failure = admit.failed_before(situation, state.nodes_in(NodePhase.FAILED))
-        return failure or note(run_phase(state.phase, Phase.FINISHING))
-    wave = admit.chosen(situation) or Wave(number=state.waves_begun + 1, nodes=(pending[0].name,))
-    unread = admit.hosts_to_read(situation, wave.nodes)
-    if unread:
-        return Decision(hosts=unread)
-    refused = admit.refusals(situation, situation.kind.predicates, wave)
-    blocked = bool(refused) or not situation.readable
-    undo = recover.hooks_after(situation, admit.candidates_to_undo(situation, wave, held=blocked))
-    if undo is not None:
-        return undo
-    failed = recover.failed_hook(situation)
-    if failed is not None:
-        return recover.stand_down_for(situation, failed)
-    if blocked or view is None:
-        held = _not_admitted(situation, view, wave, refused)
-        return replace(held, hosts=admit.hosts_again(situation, wave))
-    called_off = admit.called_off(situation)
-    if called_off:
-        return replace(called_off, hosts=admit.hosts_again(situation, wave))
-    unread = frozenset() if state.waves_begun else admit.hosts_to_read(situation, (n.name for n in pending))
-    if unread:
-        return Decision(hosts=unread)
-    return _step_down(situation, view, wave) or _disable(situation, wave)
-
-
-def _before_the_choice(situation: Situation) -> Decision | None:
-    """Before the next wave: settings, nodes that are back or in doubt, a run that cannot finish."""
-    state = situation.state
-    if state.unrestored.withheld:
-        return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    again = state.process.probes < _PROBES or situation.rested(_REPROBE_SECONDS)
-    if not state.process.probed and again:
-        return _probe(situation)
-    if situation.fresh:
-        returned = _finish_outside(situation)
-        if returned is not None:
-            return returned
-    return recover.before_the_next(situation) or _cannot_begin(situation) or _doubt_awaited(situation)
-
-
-def _doubt_awaited(situation: Situation) -> Decision | None:
-    """No wave begins while a lost verb may take effect: its node is not fit, and may go down too."""
-    nodes = [node for node in situation.state.nodes.of(Mark.OPEN) if node.doubt is not None]
-    doubtful = [node.name for node in nodes if sight(situation, node) is Sight.DOUBT]
-    if not doubtful:
-        return None
-    what = f"a command on {', '.join(doubtful)} whose result is unknown and which may still take effect"
-    return wait(situation.now, what, services=doubtful)
-
-
-def _finish_outside(situation: Situation) -> Decision | None:
-    """Nodes that are back and in no wave: their hooks, and their last step, at once."""
-    state = situation.state
-    recovering = {node.name for node in state.recovering_nodes}
-    back = [node for node in next_to(Move.FINISH, situation) if node.name not in recovering]
-    return recover.finish_with_hooks(situation, back) if back else None
-
-
-def _cannot_begin(situation: Situation) -> Decision | None:
-    """A run that cannot finish does not begin: all holds that waiting cannot clear are reported at once."""
-    state = situation.state
-    if not situation.readable or not situation.fresh or not beginning.has_not_begun(state):
-        return None
-    if situation.unread_for_now:
-        return None  # it holds like any reading that failed
-    if situation.policy.begin_anyway:
-        skipped = beginning.skipped_at_planning(situation)
-        return note(*skipped) if skipped else None
-    lasting = beginning.cannot_finish(situation)
-    if not lasting:
-        return None
-    more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""
-    reason = f"{COULD_NOT_FINISH}: {hold_in_words(lasting[0])}{more}"
-    return stand_down(state, reason, Outcome.HELD, *admit.of_predicates(lasting))
-
-
-def _not_admitted(
-    situation: Situation, view: ClusterView | None, wave: Wave, refused: tuple[Hold, ...]
-) -> Decision:
-    """A predicate is not met: do what the run can do about that itself, or hold."""
-    voting = changes.restore_voting(situation)
-    if voting is not None and (voting.events or voting.actions):
-        return voting  # no exclusion outlasts the gates
-    if view is not None and situation.readable:
-        first = _add_replicas(situation, view, wave) or recover.held_by_recovery(situation, refused)
-        if first is not None:
-            return first
-        retrying = recover.retry_given_up(situation, tuple(view.not_started))
-        if retrying is not None and any(hold.predicate == "no_worse_than_baseline" for hold in refused):
-            return retrying
-    return admit.failed_and_absent(situation) or admit.held(situation, refused)
-
-
-def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
-    """Give a replica to every index without one, once; the predicate on copies then waits for it."""
-    if situation.policy.zero_replicas is not ZeroReplicas.ADD_REPLICA:
-        return None
-    here = {copy.shard.index_uuid for copy in view.on(wave.nodes)}
-    bare = [
-        index
-        for index in view.indices
-        if index.uuid in here and index.open and index.replicas == 0 and not index.searchable_snapshot
-    ]
-    events: list[Event] = []
-    actions: list[Action] = []
-    for index in bare:
-        action = SetReplicas(index=index.name, index_uuid=index.uuid, found=0, wanted=1)
-        failure = situation.state.failure_of(action)
-        pause = RETRY_SECONDS if failure is None or failure.in_doubt else _REPROBE_SECONDS
-        if situation.retry(action, pause=pause) is not Retry.NOW:
-            continue
-        if index.uuid not in situation.state.unrestored.replicas:
-            events.append(ReplicasAdded(index=index.name, index_uuid=index.uuid, found=0, wanted=1))
-        actions.append(action)
-    return act(*actions, events=events) if actions else None
-
-
-def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
-    """Have another master elected before the master's own stop, if the playbook wants that and it is safe."""
-    state, master = situation.state, view.master
-    ours = state.unrestored.excluded
-    if ours:
-        asked = any(ExcludeFromVoting(node=name) in state.in_phase.confirmed for name in ours)
-        if asked and master in ours and not situation.rested(_STEP_DOWN_SECONDS):
-            return wait(situation.now, f"another master than {master}", seconds=0.5)
-        # It stepped down, or it will not: in both cases the exclusion is removed before the stop.
-        failure = state.failure_of(ClearVotingExclusions())
-        if failure and situation.fails_too_long(failure.action):
-            reason = f"voting exclusions could not be cleared: {failure.reason}"
-            return stand_down(state, reason, Outcome.FAILED)
-        return changes.restore_voting(situation)
-    voters = 0 if view.voting_by_count else len(view.voters or ())
-    if not situation.policy.master_step_down or master not in wave.nodes or voters < _VOTERS_FOR_STEP_DOWN:
-        return None
-    exclude = ExcludeFromVoting(node=master)
-    if state.failure_of(exclude) or exclude in state.in_phase.confirmed:
-        return None  # it was elected again, or will not step down: stop it as it is
-    return act(exclude, events=(VotingExcluded(node=master),))
-
-
-def _disable(situation: Situation, wave: Wave) -> Decision:
-    """The wave is admitted: its `before_stop` hooks, then allocation."""
-    state = situation.state
-    events: list[Event] = [*admit.let_go(situation)]
-    if state.wave != wave:
-        members = [node for name in wave.nodes if (node := situation.member(name))]
-        lives = {node.name: node.incarnation for node in members}
-        hosts = {name: situation.seen.host(name) for name in wave.nodes}
-        boots = {n: h.boot_id for n, h in hosts.items() if not isinstance(h, Unknown) and h.boot_id}
-        events.append(WaveStarted(wave=wave, incarnations=lives, boots=boots))
-    due = [
-        RunHook(node=name, moment=Moment.BEFORE_STOP, number=number, hook=hook)
-        for name in wave.nodes
-        for number, hook in enumerate(situation.policy.hooks.before_stop)
-        if number not in state.nodes[name].ready
-    ]
-    failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
-    if failure:
-        reason = f"hook before_stop on {action_target(failure.action)}: {failure.reason}"
-        retry = situation.retry(failure.action)
-        if retry is Retry.NEVER:
-            return stand_down(state, reason, Outcome.FAILED)
-        if retry is Retry.LATER:
-            return wait(situation.now, reason, seconds=RETRY_SECONDS)
-    if due:
-        return act(*recover.hooks_at_once(due), events=events)
-    return changes.disable_allocation(situation, *events)
-
-
-def withheld(situation: Situation) -> Decision:
-    """Allocation is disabled: flush, read once more, and stop or call off. Never wait here."""
-    state, policy, wave = situation.state, situation.policy, situation.state.wave
-    if wave is None or not situation.fresh:
-        return LOOK_AGAIN
-    failure = next((f for f in state.in_phase.failed if isinstance(f.action, WriteSettings)), None)
-    if failure and not failure.in_doubt:
-        why = f"settings could not be written: {failure.reason}"
-        undone = changes.never_written(situation, failure)
-        return note(*undone, run_phase(state.phase, Phase.REASSIGNED, why=why))
-    flush = Flush()
-    if policy.flush and flush not in state.in_phase.confirmed and not state.failure_of(flush):
-        # A flush that fails costs recovery time and nothing else: it is in the journal.
-        return act(flush)
-    refused = admit.refusals(situation, situation.kind.predicates, wave)
-    if not situation.kind.is_withheld(situation.seen.settings, policy):
-        evidence = "the update is not in the settings that were read back"
-        refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
-    unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
-    if refused or unfit or situation.view is None:
-        why = hold_in_brief(refused[0]) if refused else f"{unfit[0]} has changed since it was chosen"
-        news = gate_news(state, situation.seen)
-        step = run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}")
-        return note(*admit.of_predicates(refused), *news, step)
-    return _stop(situation, situation.view, wave)
-
-
-def _stop(situation: Situation, view: ClusterView, wave: Wave) -> Decision:
-    """Every predicate passed at the last reading: record what the wave takes down, and stop it."""
-    steps = [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING) for name in wave.nodes]
-    stops = [StopNode(node=name) for name in wave.nodes]
-    taken = situation.kind.taken(situation.state, view, situation.seen.settings, wave)
-    events: tuple[Event, ...] = (
-        *recover.overlap_evidence(situation, wave),
-        *gates_passed(situation.state, situation.seen),
-        *((TakenDown(number=wave.number, indices=taken),) if taken else ()),
-        *recover.foreseen(situation, wave),
-        run_phase(situation.state.phase, Phase.DOWN),
-        *steps,
-    )
-    return act(*stops, events=events)
-
-
 # While nodes are down ------------------------------------
 
 
-def down(situation: Situation) -> Decision:
-    """Every node of the wave made its move; continue when each runs again, or when none was stopped."""
+def none_stopped(situation: Situation) -> Decision | None:
+    """Every stop of the wave was refused, or was not done: the wave is called off."""
     state = situation.state
-    if not situation.fresh:
-        return LOOK_AGAIN
-    touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
-    if not touched:
-        stops = (one for one in state.in_phase.failed if isinstance(one.action, StopNode))
-        reason = next((one.reason for one in stops if not one.in_doubt), "the same lives")
-        return note(run_phase(state.phase, Phase.REASSIGNED, why=f"no node was stopped: {reason}"))
-    if all(_runs(situation, node) for node in touched):
+    if _touched(state):
+        return None
+    stops = (one for one in state.in_phase.failed if isinstance(one.action, StopNode))
+    reason = next((one.reason for one in stops if not one.in_doubt), "the same lives")
+    return note(run_phase(state.phase, Phase.REASSIGNED, why=f"no node was stopped: {reason}"))
+
+
+def _touched(state: RunState) -> list[NodeProgress]:
+    return [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
+
+
+def all_run(situation: Situation) -> Decision | None:
+    """Every node of the wave made its move, and runs again."""
+    state = situation.state
+    if all(_runs(situation, node) for node in _touched(state)):
         return note(run_phase(state.phase, Phase.REJOINED))
-    return _listen(situation, touched)
+    return None
 
 
 def _runs(situation: Situation, node: NodeProgress) -> bool:
@@ -616,7 +358,9 @@ def _runs(situation: Situation, node: NodeProgress) -> bool:
     return seen is Sight.NEW or (seen is Sight.COMING and running)
 
 
-def _listen(situation: Situation, nodes: list[NodeProgress]) -> Decision:
+def await_services(situation: Situation) -> Decision:
+    """Listen to the hosts of the wave; once one starts, to the cluster as well."""
+    nodes = _touched(situation.state)
     phases = sorted({f"{node.name} {node.phase.value}" for node in nodes})
     starting = any(node.phase is NodePhase.STARTING for node in nodes)
     return wait(
@@ -627,11 +371,9 @@ def _listen(situation: Situation, nodes: list[NodeProgress]) -> Decision:
     )
 
 
-def rejoining(situation: Situation) -> Decision:
+def await_members(situation: Situation) -> Decision:
     """Started; wait until the master lists every node in a new life, in several readings that agree."""
     state = situation.state
-    if not situation.fresh:
-        return LOOK_AGAIN
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.STARTING]
     away = [node.name for node in nodes if not is_next(Move.REJOIN, situation, node)]
     lacking = _lacking(situation, [node for node in nodes if node.name not in away])
@@ -683,27 +425,28 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
 # After they are back ------------------------------------
 
 
-def reassigned(situation: Situation) -> Decision:
-    """Allocation is restored; then wait until what the wave took down is back."""
-    state, late = situation.state, situation.over(limits.RECOVERY)
+def enable_allocation_in_time(situation: Situation) -> Decision | None:
+    """After the wave allocation is restored first, within a limit."""
     restoring = changes.restore_settings(situation, Purpose.REASSIGN)
-    if restoring is not None:
-        return _in_time(situation, restoring, "allocation")
-    touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
-    if not touched:
-        return note(run_phase(state.phase, Phase.GATED))
-    if not situation.fresh:
-        return LOOK_AGAIN
-    raising = changes.raise_again(situation)
-    if raising is not None:
-        return raising
-    view = situation.view
+    return None if restoring is None else ending.in_time(situation, restoring, "allocation")
+
+
+def called_off(situation: Situation) -> Decision | None:
+    """No node of the wave was stopped: the next one is chosen."""
+    state = situation.state
+    return None if _touched(state) else note(run_phase(state.phase, Phase.GATED))
+
+
+def await_copies(situation: Situation) -> Decision:
+    """Wait until what the wave took down is back."""
+    state, late, view = situation.state, situation.over(limits.RECOVERY), situation.view
     unsettled = situation.kind.unsettled(state, view) if view is not None else None
     missing = None
     if view is not None and situation.settled:
         missing = situation.kind.missing(state, view, situation.seen.settings)
     # Waiting does not bring back a failed or skipped node. GATED decides whether the run may continue.
-    awaited = (node for node in touched if node.phase not in (NodePhase.FAILED, NodePhase.SKIPPED))
+    given_up = (NodePhase.FAILED, NodePhase.SKIPPED)
+    awaited = (node for node in _touched(state) if node.phase not in given_up)
     away = [node.name for node in awaited if situation.member(node.name) is None]
     absent = [*away, *(name for name in situation.absent_members if name not in away)]
     finishing = recover.finish_recovered(situation, missing) if missing is not None else None
@@ -721,18 +464,6 @@ def reassigned(situation: Situation) -> Decision:
         reason = f"not recovered within {late:.0f} s: {what}"
         return stand_down(state, reason, Outcome.HELD)
     return _recovering(situation, missing, unsettled, absent)
-
-
-def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
-    """The actions that restore, within their limit. A setting that was read as restored is never late."""
-    refused = refusals.too_long(situation)
-    late = situation.over(limits.RESTORING) is not None or refused is not None
-    if late and not restoring.at_once:
-        known = situation.state.process.refused
-        because = refused or (known.refusal.sentence if known is not None else "")
-        reason = f"{what} could not be restored yet{f': {because}' if because else ''}"
-        return stand_down(situation.state, reason, Outcome.FAILED)
-    return restoring
 
 
 def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tuple[Event, ...]:
@@ -792,12 +523,10 @@ def _unsettled(situation: Situation, view: ClusterView, why: str, broken: tuple[
     return wait(now, why, events=events)
 
 
-def settled(situation: Situation) -> Decision:
+def finish_wave(situation: Situation) -> Decision:
     """The wave is back: its hooks, its figures, then the next wave or the end."""
     state, now = situation.state, situation.now
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
-    if not situation.fresh:
-        return LOOK_AGAIN
     away = ", ".join(node.name for node in nodes if not is_next(Move.FINISH, situation, node))
     if away:
         late = situation.over(limits.SEEN_AGAIN)
@@ -809,191 +538,82 @@ def settled(situation: Situation) -> Decision:
     return recover.finish_with_hooks(situation, nodes, *finished, onwards=(onwards,))
 
 
-def finishing(situation: Situation) -> Decision:
-    """Every node is restarted: restore everything and end."""
-    state = situation.state
-    restoring = changes.restore_all(situation)
-    if restoring is not None:
-        return _in_time(situation, restoring, "settings")
-    owing = next_to(Move.UNDO, situation)
-    hooks = recover.hooks_after(situation, owing)
-    if hooks is not None:
-        return hooks
-    failed = recover.failed_hook(situation)
-    if failed is not None:
-        return recover.stand_down_for(situation, failed)
-    lost = _lost_stop_awaited(situation)
-    if lost is not None:
-        return lost
-    skipped = state.nodes_in(NodePhase.SKIPPED)
-    not_admitted = [f"{node.name} was skipped: {node.failure}" for node in skipped if node.failure]
-    outcome = Outcome.HELD if not_admitted else Outcome.DONE
-    message = f"skipped: {', '.join(node.name for node in skipped)}" if skipped else ""
-    upgraded = (upgrade.mixed(situation), upgrade.archived(situation))
-    said = ("; ".join(not_admitted) or message, situation.kind.shortfall(state, situation.view), *upgraded)
-    message = "; ".join(text for text in said if text)
-    return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
+# Which rule decides ------------------------------------
 
+_ALL: Final = frozenset(Phase)
+_BEFORE_THE_END: Final = _ALL - {Phase.FINISHING}
 
-# Standing down ------------------------------------
+RULES: Final[tuple[Row, ...]] = (
+    # What goes before the phase
+    (_ALL, deposed),
+    (_WATCHED, taken_down_late),
+    (_ALL, second_failure),
+    (_ALL, version_missed),
+    # Once all nodes are restarted, the rest is the same as in a stand-down.
+    (_BEFORE_THE_END, stop_requested),
+    (_BEFORE_THE_END, out_of_time),
+    (_BEFORE_THE_END, access_refused),
+    (_BEFORE_THE_END, disabled_too_long),
+    (_NOTHING_DOWN | {Phase.SETTLED}, pause),
+    (_TURNING, node_moves),
+    # Before a stop
+    ((Phase.PREPARING, Phase.GATED), stop.enable_allocation),
+    ((Phase.PREPARING,), stop.nothing_to_restart),
+    ((Phase.PREPARING,), stop.unfit_to_begin),
+    ((Phase.PREPARING,), stop.record_baseline),
+    ((Phase.PREPARING, Phase.GATED), stop.probe_settings),
+    ((Phase.PREPARING,), stop.begin),
+    ((Phase.GATED,), stop.finish_outside),
+    ((Phase.GATED,), recover.before_the_next),
+    ((Phase.GATED,), stop.cannot_begin),
+    ((Phase.GATED,), stop.await_doubt),
+    ((Phase.GATED,), stop.no_node_left),
+    ((Phase.GATED,), stop.admit_wave),
+    # After the wave allocation is restored first, whatever the reading shows.
+    ((Phase.REASSIGNED,), enable_allocation_in_time),
+    ((Phase.REASSIGNED,), called_off),
+    ((Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED, Phase.SETTLED), stale),
+    ((Phase.WITHHELD,), stop.not_written),
+    ((Phase.WITHHELD,), stop.flush),
+    ((Phase.WITHHELD,), stop.stop_or_call_off),
+    # While nodes are down
+    ((Phase.DOWN,), none_stopped),
+    ((Phase.DOWN,), all_run),
+    ((Phase.DOWN,), await_services),
+    ((Phase.REJOINED,), await_members),
+    # After they are back
+    ((Phase.REASSIGNED,), changes.raise_again),
+    ((Phase.REASSIGNED,), await_copies),
+    ((Phase.SETTLED,), finish_wave),
+    # Every node is restarted
+    ((Phase.FINISHING,), ending.restore_in_time),
+    ((Phase.FINISHING,), ending.hooks_of_all),
+    ((Phase.FINISHING,), ending.hook_failed),
+    ((Phase.FINISHING,), ending.lost_stop_awaited),
+)
+"""The rules of a run and the phases in which each is asked; the first that answers decides."""
 
+DONE: Final[Row] = ((Phase.FINISHING,), ending.done)
+"""The last rule of a run."""
 
-def standing_down(situation: Situation) -> Decision:
-    """Nodes were started (`_moves`, with the goal to bring up); now everything else, and the end.
+ENDING: Final[tuple[Rule, ...]] = (
+    taken_down_late,
+    node_moves,
+    stale,
+    ending.back_again,
+    ending.end_without_access,
+    ending.await_nodes,
+    ending.leave_to_successor,
+    ending.await_a_reading,
+    ending.restore,
+    ending.await_starts,
+    ending.undo,
+    ending.lost_stop_awaited,
+    ending.end,
+)
+"""The rules of a run that stands down, in their order.
 
-    The order: nodes; a master; allocation; other settings and exclusions; `after_recovery` hooks of nodes
-    whose `before_stop` ran. The lease is released last, with the run. A node that stays down is FAILED, and
-    delays nothing after it. A deposed run restores nothing: the other run now restores its changes.
-    """
-    state, policy, now = situation.state, situation.policy, situation.now
-    if not situation.fresh:
-        return LOOK_AGAIN
-    # Unlike in a wave, one reading is enough: a stand-down does not wait for several that agree.
-    back = [rejoined(situation, node) for node in next_to(Move.REJOIN, situation)]
-    if back:
-        return note(*back)
-    if state.process.deposed is None and refusals.too_long(situation) and not _unstarted(situation):
-        return _undo(situation, late=True) or _lost_stop_awaited(situation) or _end(situation)
-    awaited = _awaited(situation)
-    starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
-    overdue = _withheld_too_long(situation) is not None
-    if awaited and state.process.second_failure is None and not overdue:
-        # Nodes come before allocation: copies that return need not be rebuilt elsewhere.
-        names = ", ".join(awaited)
-        return wait(
-            now, f"{names} to be back", seconds=1.0, services=awaited, cluster=members_awaited(situation)
-        )
-    if state.process.deposed is not None:
-        return _end(situation)
-    late = situation.over(limits.STANDING_DOWN) is not None
-    if situation.view is None and (state.unrestored.anything or state.in_turn):
-        if late:
-            return _end(situation)
-        whom = "a node that answers" if policy.kind is Kind.RIAK else "a master"
-        return wait(now, whom, seconds=1.0, cluster=MasterElected())
-    restoring = changes.restore_all(situation)
-    if restoring is not None and (restoring.at_once or not late):
-        return restoring
-    if starting and restoring is None and not overdue:
-        return wait(now, f"{', '.join(starting)} to be back", seconds=1.0, services=starting)
-    return _undo(situation, late=late) or _lost_stop_awaited(situation) or _end(situation)
-
-
-def _undo(situation: Situation, *, late: bool) -> Decision | None:
-    """The `after_recovery` hooks that are due; after the limit, also for nodes that were not seen back."""
-    owing = [node for node in situation.state.nodes.of(Mark.UNDOES) if node.phase not in MAY_BE_DOWN]
-    seen = [node for node in owing if late or is_next(Move.UNDO, situation, node)]
-    hooks = recover.hooks_after(situation, seen)
-    if hooks is not None:
-        return hooks
-    unseen = [node.name for node in owing if node not in seen]
-    return wait(situation.now, f"{', '.join(unseen)} to be back", seconds=1.0) if unseen else None
-
-
-def _lost_stop_awaited(situation: Situation) -> Decision | None:
-    """The last wait of a run."""
-    lost = late_stop.awaited(situation)
-    if not lost:
-        return None
-    what = f"a stop of {', '.join(lost)} whose connection was lost and which may still be done"
-    return wait(situation.now, what, services=lost)
-
-
-def _theirs(state: RunState, node: NodeProgress) -> bool:
-    return state.process.deposed is not None and node.name in state.process.deposed.in_hand
-
-
-def _awaited(situation: Situation) -> list[NodeName]:
-    """Nodes for which allocation waits: nodes that are back wait for no node whose time is over."""
-    state = situation.state
-    nodes = [node for node in state.nodes.values() if not _theirs(state, node)]
-    back = any(node.phase is NodePhase.REJOINED for node in nodes)
-    down = state.process.standing_down
-    passed_over = down.overdue if back and down else ()
-    return [n.name for n in nodes if n.phase in GOING_UP_OR_DOWN and n.name not in passed_over]
-
-
-def _withheld_too_long(situation: Situation) -> Seconds | None:
-    """How long allocation has been disabled, if too long: then it is restored, even during a wave."""
-    since = situation.state.unrestored.withheld_since
-    late = since is not None and situation.over(limits.WITHHELD) is not None
-    return situation.now - since if since is not None and late else None
-
-
-def _unstarted(situation: Situation) -> list[NodeName]:
-    """Nodes whose service is not seen to run, or may still stop: a start needs no answer of the cluster."""
-    state, hosts = situation.state, situation.hosts
-    ours = [node for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
-    settled = [
-        node.name for node in ours if not late_stop.may_still_stop(situation, node, sight(situation, node))
-    ]
-    up = {name for name in settled if name in hosts and hosts[name].service is ServiceState.RUNNING}
-    return [node.name for node in ours if node.name not in up]
-
-
-_EXIT: Final = {
-    Outcome.DONE: ExitCode.DONE,
-    Outcome.RESTORED: ExitCode.DONE,
-    Outcome.HELD: ExitCode.HELD,
-    Outcome.FAILED: ExitCode.FAILED,
-    Outcome.INTERRUPTED: ExitCode.INTERRUPTED,
-    Outcome.PAUSED: ExitCode.PAUSED,
-    Outcome.NOT_RESTORED: ExitCode.NOT_RESTORED,
-    Outcome.DEPOSED: ExitCode.LEASED,
-}
-
-
-def exit_code_of(outcome: Outcome) -> ExitCode:
-    """The exit code of an outcome."""
-    return _EXIT[outcome]
-
-
-def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
-    return RunFinished(
-        outcome=outcome,
-        exit_code=int(_EXIT[outcome]),
-        seconds=situation.now - situation.state.process.started,
-        message=message,
-    )
-
-
-def _end(situation: Situation) -> Decision:
-    state = situation.state
-    left = texts(left_over(state, running=situation.hosts.keys() - set(_unstarted(situation))))
-    failed = state.nodes_in(NodePhase.FAILED)
-    down = state.process.standing_down
-    outcome, reason = (down.outcome, down.reason) if down else (Outcome.RESTORED, "")
-    if state.process.deposed is not None:
-        outcome = Outcome.DEPOSED
-    hook = recover.failed_hook(situation)
-    if left:
-        outcome = Outcome.NOT_RESTORED
-    elif (failed or hook) and outcome is not Outcome.DEPOSED:
-        outcome = Outcome.FAILED
-    # The reason of a stand-down is often the failure of the node or hook itself: mention it once.
-    said = down.failed if down else ()
-    others = {node.name: node.failure or "" for node in failed if node.name not in said}
-    also = [f"{', '.join(names)}: {why}" for why, names in by_same_reason(others.items()).items()]
-    out = ", ".join(node.name for node in failed if node.undo and outcome is not Outcome.DEPOSED)
-    unserved = f"after_recovery hooks did not run on {out}" if out else ""
-    of_hook = "" if hook is None or (down and hook.node == down.hook_on) else hook.sentence
-    message = "; ".join(text for text in (reason, *also, unserved, of_hook) if text)
-    return note(
-        StoodDown(outcome=outcome, left=left),
-        run_phase(state.phase, Phase.ENDED),
-        _ended(situation, outcome, message),
-    )
-
-
-STEPS: Final[Mapping[Phase, Step]] = {
-    Phase.PREPARING: preparing,
-    Phase.GATED: gated,
-    Phase.WITHHELD: withheld,
-    Phase.DOWN: down,
-    Phase.REJOINED: rejoining,
-    Phase.REASSIGNED: reassigned,
-    Phase.SETTLED: settled,
-    Phase.FINISHING: finishing,
-    Phase.STANDING_DOWN: standing_down,
-}
-"""The next step in each phase of the core; a run that has ended has none."""
+Nodes, which are started whatever else is; a master; allocation; other settings and exclusions;
+`after_recovery` hooks of nodes whose `before_stop` ran. The lease is released last, with the run. A node that
+stays down is FAILED, and delays nothing after it. A deposed run restores nothing: its successor does.
+"""

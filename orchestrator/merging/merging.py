@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.engine import limits, run
+from orchestrator.engine import ending, limits, run
 from orchestrator.engine.admit import let_go, overdue, unrecorded
 from orchestrator.engine.beginning import cannot_finish
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
 from orchestrator.engine.kinds.predicates import Question, hold_in_brief, holds
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.run import Step
+from orchestrator.engine.run import Row
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     POLL_SECONDS,
@@ -54,7 +54,7 @@ from orchestrator.model.action import (
     action_target,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import HELD_BY, Hold, RunFinished, run_phase
+from orchestrator.model.event import HELD_BY, Hold, run_phase
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
 from orchestrator.model.observation import ClusterView, CopiesActive, Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
@@ -576,15 +576,15 @@ def settling(situation: Situation) -> Decision:
     return note(run_phase(state.phase, Phase.GATED if pending else Phase.FINISHING))
 
 
-def finishing(situation: Situation) -> Decision:
-    """The end of a run, as in the core; copies that have too many segments then are named before it."""
-    decision, state, bulk = run.finishing(situation), situation.state, situation.seen.bulk
-    ends = any(isinstance(event, RunFinished) for event in decision.events)
-    if not ends or not state.merging.indices:
-        return decision
+def last_count(situation: Situation) -> Decision | None:
+    """Copies that have too many segments are named before the end of a run that has merged."""
+    state, bulk = situation.state, situation.seen.bulk
+    if not state.merging.indices:
+        return None
     if isinstance(bulk, Unknown) and situation.over(limits.LAST_COUNT) is None:
         return wait(situation.now, f"a last count of the segments: {bulk.reason}")
-    return replace(decision, events=(*_unmerged(situation), *decision.events))
+    done = ending.done(situation)
+    return replace(done, events=(*_unmerged(situation), *done.events))
 
 
 def _unmerged(situation: Situation) -> Iterator[MergeWarned]:
@@ -631,12 +631,12 @@ def _put_right(situation: Situation, view: ClusterView, bulk: BulkView) -> Itera
             yield action
 
 
-STEPS: Final[Mapping[Phase, Step]] = {
-    Phase.MERGING: merging,
-    Phase.MERGED: settling,
-    Phase.FINISHING: finishing,
-}
-"""What is next in the phases of the merges, and at the end of a run that has merged."""
+RULES: Final[tuple[Row, ...]] = (
+    ((Phase.MERGING,), merging),
+    ((Phase.MERGED,), settling),
+    ((Phase.FINISHING,), last_count),
+)
+"""The rules of the merges, and of the end of a run that has merged."""
 
 
 def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
@@ -645,4 +645,4 @@ def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
     Raises:
         SafetyViolation: as there.
     """
-    return run.decide(state, observation, now, also=STEPS)
+    return run.decide(state, observation, now, also=RULES)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.estimate import whole_turns
 from orchestrator.engine.left_over import grouped, recorded, texts
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import NOT_ABSENT

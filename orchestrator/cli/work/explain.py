@@ -16,12 +16,12 @@ import typer
 
 from orchestrator.config.reference import Key, keys
 from orchestrator.engine import limits
+from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.grid import NODE_STEPS, NODE_STEPS_BY_COMMAND
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, RUN_STEPS
-from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import MEANINGS

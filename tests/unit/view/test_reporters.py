@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.run import exit_code_of
+from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.situation import Decision
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
