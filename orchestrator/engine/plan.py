@@ -18,8 +18,8 @@ from orchestrator.engine.estimate import (
     total,
 )
 from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.elasticsearch.recovery import stored_by_node
 from orchestrator.engine.kinds.elasticsearch.settings import value_today
-from orchestrator.engine.kinds.elasticsearch.timing import stored_by_node
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.optimism import OptimisticWorld

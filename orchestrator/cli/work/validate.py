@@ -32,7 +32,7 @@ from orchestrator.config.playbook import PlaybookSpec, around_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.engine.gates import judged
-from orchestrator.engine.kinds.elasticsearch.redundancy import is_waived
+from orchestrator.engine.kinds.elasticsearch.catalogue import is_waived
 from orchestrator.engine.kinds.elasticsearch.returning import Away, returns
 from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.state import RunState

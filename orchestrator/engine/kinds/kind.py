@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, sets, settings, timing
+from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, sets, settings
 from orchestrator.engine.kinds.predicates import Predicate, Question
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
 from orchestrator.engine.kinds.riak import optimism as riak_optimism
@@ -135,7 +135,7 @@ class Elasticsearch(KindOfCluster):
         return recovery.baseline_of(view, boots)
 
     def usual(self, seen: Observation, policy: Policy) -> Usual:
-        return timing.usual_restart(seen, policy)
+        return recovery.usual_restart(seen, policy)
 
     def bounds(self, policy: Policy, view: ClusterView) -> Iterable[Bound]:
         return sets.bounds(policy, view)

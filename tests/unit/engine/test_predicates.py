@@ -12,8 +12,11 @@ from typing import Final
 import pytest
 
 from orchestrator.config.disabling import disabled_predicate
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.elasticsearch.predicates import no_other_maintenance, no_running_snapshot
+from orchestrator.engine.kinds.elasticsearch.catalogue import (
+    PREDICATES,
+    no_other_maintenance,
+    no_running_snapshot,
+)
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of, not_to_return
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
 from orchestrator.engine.kinds.predicates import (
