@@ -190,9 +190,9 @@ def _restored(change: SettingChange, debts: tuple[SettingChange, ...]) -> Settin
 
 def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingChange) -> bool:
     """Whether a value proves no change by others: its node did not report it, or our restart cleared it."""
-    return debt.holder is not None and (
-        settings.at(debt.level, debt.key) is None or debt.holder in situation.state.forgetful
-    )
+    if debt.holder is None:
+        return False
+    return settings.at(debt.level, debt.key) is None or debt.holder in situation.state.forgetful
 
 
 class _Kept(Enum):
