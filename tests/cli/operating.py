@@ -7,8 +7,7 @@ from pathlib import Path
 
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
-from orchestrator.cli.work.tune_apply import apply
-from orchestrator.cli.work.tune_revert import revert
+from orchestrator.cli.work.tune import apply, revert
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName

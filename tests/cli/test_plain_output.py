@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.cli.context import Context, _reporter
 from orchestrator.cli.options import Output
-from orchestrator.cli.work.tune_show import show_rows
+from orchestrator.cli.work.tune import show_rows
 from orchestrator.model.policy import Kind
 from orchestrator.runs.connection import Watched
 from orchestrator.runtime.clock import SystemClock

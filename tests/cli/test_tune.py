@@ -14,9 +14,7 @@ import pytest
 
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
-from orchestrator.cli.work.tune_apply import apply
-from orchestrator.cli.work.tune_revert import revert
-from orchestrator.cli.work.tune_show import by_verdict, sentence, show_states, verdict_on
+from orchestrator.cli.work.tune import apply, by_verdict, revert, sentence, show_states, verdict_on
 from orchestrator.errors import ExitCode, JournalError, LeaseError
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName

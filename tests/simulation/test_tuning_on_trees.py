@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
-from orchestrator.cli.work.tune_revert import revert
+from orchestrator.cli.work.tune import revert
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.action import ActionResult, HostAction, TuneHost

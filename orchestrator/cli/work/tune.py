@@ -1,30 +1,75 @@
-"""The `tune` commands: read, change and restore hosts, without a restart."""
+"""The `tune` commands: read, change and restore hosts, without a restart.
+
+Machines are changed in parallel, and each change is in the ledger before it is sent. An original value is
+restored where the host still shows what this program wrote.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 from orchestrator.cli.context import Context, context_of
+from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Nodes, Output
-from orchestrator.cli.prompts import require_terminal
-from orchestrator.cli.work.tune_apply import apply as apply_changes
-from orchestrator.cli.work.tune_revert import revert as revert_changes
-from orchestrator.cli.work.tune_show import end, sentence, show_states, verdict_on
+from orchestrator.cli.prompts import ask, require_terminal
+from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tuning.boot_files import script_text
+from orchestrator.hosts.undoing import Back, Foreign, Kept, Ours
+from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.tuning import TunedHosts, hosts_to_tune, selected
+from orchestrator.runs.tuning import (
+    Debt,
+    Made,
+    Maker,
+    Making,
+    Owed,
+    TunedHosts,
+    Undone,
+    agreed,
+    hosts_to_tune,
+    look,
+    selected,
+    still_agreed,
+    undo,
+)
+from orchestrator.runtime.codec import encode_change, encode_event
 from orchestrator.runtime.database import WITHOUT_IT, Access
 from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.signals import LastWords, Signals
 from orchestrator.runtime.store import StateMissing
-from orchestrator.view.tuning import Found, by_reason_lines
+from orchestrator.untrusted import one_line
+from orchestrator.view.live import live_console, wants_live
+from orchestrator.view.text import counted, listed, table
+from orchestrator.view.tuning import (
+    CHANGE_HEAD,
+    STATE_HEAD,
+    Found,
+    Row,
+    by_host,
+    by_reason_lines,
+    change_rows,
+    change_words,
+    grid,
+    state_objects,
+    state_rows,
+)
 
-_ORIGINALS = (
+_ORIGINALS: Final = (
     "the original values are only in the state of the machine that tuned the hosts: name it by --state"
 )
+AT_THE_START: Final = ("transparent_hugepage", "khugepaged", "numad", "jvm", "limits", "erlang")
+"""Name prefixes of tunables that do not affect a running process. It has already mapped its memory and has
+its limits, and numad has moved its pages."""
+_NAMES: Final = {
+    "overridden": "set to another value at the next boot by another node of the host",
+    "restart_needed": "right after the next restart of the service",
+}
 
 
 def check_hosts(
@@ -60,7 +105,7 @@ def apply_profile(
         def ledger() -> Ledger:
             return stack.enter_context(context.state(state, Access.WRITE)).ledger(where.cluster)
 
-        return int(apply_changes(where, wanted, ledger, context, operator=context.operator, yes=yes))
+        return int(apply(where, wanted, ledger, context, operator=context.operator, yes=yes))
 
 
 def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state: str | None) -> int:
@@ -83,7 +128,7 @@ def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state
             owed = selected(ledger.owed(where.machine), meant)
             if not owed:
                 return _nothing_owed(file.spec.name, context)
-            return int(revert_changes(where, ledger, owed, context, operator=context.operator, yes=yes))
+            return int(revert(where, ledger, owed, context, operator=context.operator, yes=yes))
 
 
 @contextmanager
@@ -127,3 +172,287 @@ def _nothing_owed(cluster: str, context: Context) -> int:
         f"{cluster}: nothing to restore: no host was tuned from here, or all original values are restored"
     )
     return int(context.end(ExitCode.DONE, undone=0, owed=0, failed=[]))
+
+
+def apply(
+    where: TunedHosts,
+    profile: TuningProfile,
+    open_ledger: Callable[[], Ledger],
+    context: Context,
+    *,
+    operator: str,
+    yes: bool,
+) -> ExitCode:
+    """Show the changes, ask, make them, and read the hosts again.
+
+    Args:
+        where: the hosts.
+        profile: the wanted settings.
+        open_ledger: opens the state for writing. Nothing is written before the answer.
+        context: the process.
+        operator: for the ledger.
+        yes: do not ask.
+
+    Raises:
+        LeaseError: a run is active on the cluster.
+        JournalError: the state cannot be written. Either nothing was changed, or the message lists the
+            changes.
+        typer.Abort: the answer is no.
+    """
+    where.check_free()
+    found = where.read(profile)
+    rows = change_rows(found)
+    if not rows:
+        show_states(found, context)
+        return _applied(found, (), context)
+    if context.output.for_people:
+        show_rows(CHANGE_HEAD, rows, context)
+        _say_unread(found, context)
+    if not yes:
+        hosts = sum(1 for tuning in found.values() if isinstance(tuning, HostTuning) and tuning.drifted)
+        ask(
+            f"Make these {counted(len(rows), 'change')} on {counted(hosts, 'host')} of {where.cluster}?",
+            context,
+        )
+        where.check_free()
+        found = agreed(found, where.read(profile))
+    ledger = open_ledger()
+    with _signals(f"a change may be half made. {_undo(where)}", context) as signals:
+        maker = Maker(where, profile, ledger, operator=operator, stop=signals.interrupted)
+        making = maker.make(found)
+        interrupted = signals.interrupted()
+    tell(making, context)
+    if making.broken is not None:
+        raise making.broken
+    if interrupted and making.left_out:
+        context.note(f"interrupted: {counted(making.left_out, 'tunable')} not begun; {_undo(where)}")
+        return context.end(ExitCode.INTERRUPTED, changed=len(making.made), left_out=making.left_out)
+    now = where.read(profile)
+    show_states(now, context)
+    _warn_of_processes(making.made, where, context)
+    return _applied(now, making.made, context)
+
+
+def tell(making: Making, context: Context) -> None:
+    """Print what was done and what was not."""
+    results: dict[str, dict[NodeName, str]] = {}
+    for one in making.made:
+        if context.output is Output.JSON:
+            context.say_json(encode_event(one.event))
+            continue
+        why = "" if isinstance(one.result, Done) else one.result.reason.removeprefix(f"{one.state.tunable}: ")
+        results.setdefault(one.state.tunable, {})[one.node] = why
+    for tunable, reasons in results.items():
+        for why, nodes in by_same_reason(reasons.items()).items():
+            said = f"FAILED  {listed(nodes)}  {tunable}: {one_line(why)}"
+            context.say(said if why else f"done    {listed(nodes)}  {tunable}")
+
+
+def _applied(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
+    failed = [f"{one.node} {one.state.tunable}" for one in made if one.failed]
+    code = ExitCode.FAILED if failed else verdict_on(now)
+    if context.output.for_people:
+        nodes: dict[str, list[NodeName]] = {}
+        for one in made:
+            if one.failed:
+                nodes.setdefault(one.state.tunable, []).append(one.node)
+        said = [f"{tunable} ({listed(names)})" for tunable, names in nodes.items()]
+        context.say(f"failed: {', '.join(said)}" if failed else sentence(now))
+    done = sum(1 for one in made if not one.failed)
+    return end(code, now, context, changed=done, failed=failed)
+
+
+def _say_unread(found: Found, context: Context) -> None:
+    reasons: list[tuple[NodeName, str]] = []
+    for node, tuning in sorted(found.items()):
+        if isinstance(tuning, Unknown):
+            reasons.append((node, tuning.reason))
+        else:
+            reasons += [(node, f"{state.tunable}: {state.detail}") for state in tuning.unread]
+    for line in by_reason_lines(reasons):
+        context.warn(line)
+
+
+def _warn_of_processes(made: Sequence[Made], where: TunedHosts, context: Context) -> None:
+    late = [one for one in made if not one.failed and one.state.tunable.startswith(AT_THE_START)]
+    if late:
+        names = ", ".join(dict.fromkeys(one.state.tunable for one in late))
+        context.warn(f"{names}: applies to processes that start from now on; {where.running}")
+
+
+def _undo(where: TunedHosts) -> str:
+    return f"`{where.command('tune revert')}` restores the original values"
+
+
+def revert(
+    where: TunedHosts, ledger: Ledger, owed: Owed, context: Context, *, operator: str, yes: bool
+) -> ExitCode:
+    """Show what will be restored, ask, restore it.
+
+    Args:
+        where: the hosts.
+        ledger: receives a record of each restored value.
+        owed: unrestored changes by machine, in the order of restoring.
+        context: the process.
+        operator: for the ledger.
+        yes: do not ask.
+
+    Raises:
+        LeaseError: a run is active on the cluster.
+        JournalError: the state cannot be written. The message lists what was restored until then.
+        typer.Abort: the answer is no.
+    """
+    where.check_free()
+    debts = look(where, owed)
+    ours = [debt for debt in debts if isinstance(debt.stands, Ours)]
+    if context.output.for_people:
+        rows: dict[NodeName, list[Row]] = {}
+        for debt in debts:
+            rows.setdefault(debt.node, []).append(_row(debt))
+        show_rows(CHANGE_HEAD, by_host(rows), context)
+    if ours and not yes:
+        ask(f"Restore {counted(len(ours), 'original value')} on hosts of {where.cluster}?", context)
+        where.check_free()
+        debts = still_agreed(debts, look(where, owed))
+    with _signals(f"`{where.command('tune revert')}` continues", context) as signals:
+        undone, broken = undo(where, ledger, debts, operator=operator, stop=signals.interrupted)
+        interrupted = signals.interrupted()
+    _tell_undone(undone, context)
+    if broken is not None:
+        raise broken
+    return _reverted(undone, context, interrupted=interrupted)
+
+
+def _row(debt: Debt) -> Row:
+    match debt.stands:
+        case Ours(change=change):
+            words = change_words(change)
+        case Back(why=why):
+            words = f"{debt.owed.subject}: {why}, nothing to restore"
+        case _:
+            words = _left(debt)
+    return (debt.owed.tunable, words)
+
+
+def _left(debt: Debt) -> str:
+    """Why a value is not restored."""
+    match debt.stands:
+        case Foreign(shows=shows):
+            shown = one_line(shows)
+            why = "which the record in this state does not have: another cluster or program wrote it"
+            return f"{debt.owed.subject}: NOT RESTORED: it shows {shown}, {why}"
+        case Kept(why=why):
+            return f"{debt.owed.subject}: NOT RESTORED: {why}"
+        case Unknown(reason=reason):
+            return f"{debt.owed.subject}: NOT READ: {one_line(reason)}"
+        case _:
+            return f"{debt.owed.subject}: not begun"
+
+
+def _tell_undone(undone: Sequence[Undone], context: Context) -> None:
+    results: dict[str, dict[NodeName, str]] = {}
+    for one in undone:
+        debt, result = one.debt, one.result
+        line: dict[str, object] = {
+            "node": debt.node,
+            "tunable": debt.owed.tunable,
+            "subject": debt.owed.subject,
+        }
+        if isinstance(result, Done):
+            name, words = "tuning_reverted", "restored"
+            change = debt.stands.change if isinstance(debt.stands, Ours) else None
+            line["change"] = None if change is None else encode_change(change)
+        elif result is not None:
+            name, words = "tuning_missed", f"FAILED: {one_line(result.reason)}"
+            line["why"] = result.reason
+        else:
+            name, words = "tuning_left", _left(debt).removeprefix(f"{debt.owed.subject}: ")
+            line["why"] = words
+        if context.output is Output.JSON:
+            context.say_json({"event": name, **line})
+        else:
+            results.setdefault(debt.owed.subject, {})[debt.node] = words
+    for subject, reasons in results.items():
+        for words, nodes in by_same_reason(reasons.items()).items():
+            context.say(f"{listed(nodes)}  {subject}: {words}")
+
+
+def _reverted(undone: Sequence[Undone], context: Context, *, interrupted: bool) -> ExitCode:
+    done = [one for one in undone if isinstance(one.result, Done)]
+    failed = [one for one in undone if one.result is not None and not isinstance(one.result, Done)]
+    away = [one for one in undone if not one.debt.reached]
+    left_out = [one for one in undone if one.result is None and isinstance(one.debt.stands, Ours | Back)]
+    if interrupted and left_out:
+        code = ExitCode.INTERRUPTED
+    elif failed or away:
+        code = ExitCode.FAILED
+    else:
+        code = ExitCode.DONE if len(done) == len(undone) else ExitCode.HELD
+    still = len(undone) - len(done)
+    if context.output.for_people:
+        context.say(
+            f"{len(done)} restored, {still} not restored" if still else "all original values are restored"
+        )
+    return context.end(code, undone=len(done), owed=still, failed=[_name(one) for one in failed])
+
+
+def _name(one: Undone) -> str:
+    return f"{one.debt.node} {one.debt.owed.subject}"
+
+
+def _signals(then: str, context: Context) -> Signals:
+    """The signals while hosts are changed. A second one leaves at once, with these last words."""
+    EARLY.overtaken()
+    words = LastWords(error=f"orchestrate: left at once on a second signal; {then}\n")
+    return Signals(context.clock.wake, lambda: words)
+
+
+def show_states(found: Found, context: Context) -> None:
+    """Print the state of the hosts: a table, or a JSON line per host and tunable."""
+    if context.output is Output.JSON:
+        for line in state_objects(found, encode_change):
+            context.say_json(line)
+    else:
+        show_rows(STATE_HEAD, state_rows(found), context)
+
+
+def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
+    """Print a table: drawn in a terminal, plain and aligned elsewhere."""
+    if context.output is Output.TEXT and wants_live(context.out, context.environment):
+        live_console(context.out, context.environment).print(grid(head, rows))
+    else:
+        context.say(*table(head, rows))
+
+
+def verdict_on(found: Found) -> ExitCode:
+    """The exit code of a reading: an unreachable host ranks before drift, and unknown is never fine."""
+    if any(isinstance(tuning, Unknown) for tuning in found.values()):
+        return ExitCode.FAILED
+    read = [tuning for tuning in found.values() if not isinstance(tuning, Unknown)]
+    wrong = any(tuning.drifted or tuning.unread or tuning.overridden for tuning in read)
+    return ExitCode.HELD if wrong else ExitCode.DONE
+
+
+def by_verdict(found: Found) -> dict[str, list[NodeName]]:
+    """Hosts with a problem, by verdict."""
+    read = {node: tuning for node, tuning in found.items() if not isinstance(tuning, Unknown)}
+    return {
+        "drifted": sorted(node for node, tuning in read.items() if tuning.drifted),
+        "unknown": sorted(node for node, tuning in read.items() if tuning.unread),
+        "overridden": sorted(node for node, tuning in read.items() if tuning.overridden),
+        "restart_needed": sorted(node for node, tuning in read.items() if tuning.restart_needed),
+        "unreachable": sorted(set(found) - set(read)),
+    }
+
+
+def end(code: ExitCode, found: Found, context: Context, **more: object) -> ExitCode:
+    """Print the JSON summary, if JSON is requested. Returns the exit code."""
+    return context.end(code, run=None, hosts=len(found), **{**by_verdict(found), **more})
+
+
+def sentence(found: Found) -> str:
+    """The same as a sentence for people."""
+    parts = [
+        f"{_NAMES.get(name, name)}: {', '.join(nodes)}" for name, nodes in by_verdict(found).items() if nodes
+    ]
+    return "; ".join(parts) or "every host is as the profile wants it"
