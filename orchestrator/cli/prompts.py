@@ -129,21 +129,30 @@ def note_beforehand(prepared: Preparation, context: Context, *, looks: bool = Tr
             context.note(note)
 
 
-def end_not_due(why: str, cluster: str, context: Context) -> ExitCode:
-    """Print that nothing is due, and end as done, because a schedule finds that on most days."""
+def end_without_nodes(prepared: Preparation, why: str, context: Context) -> int:
+    """End as done: a schedule finds nothing due on most days. Changes of a dead run are still restored.
+
+    Returns:
+        The exit code: another one if these are not restored.
+    """
+    restored = prepared.restore_others()
+    if restored is not None and exit_code(restored) is not ExitCode.DONE:
+        return int(exit_code(restored))
     context.note(why)
-    return context.end(
-        ExitCode.DONE,
-        cluster=cluster,
-        nodes_restarted=0,
-        restarted=[],
-        failed=[],
-        pending=[],
-        seconds=0.0,
-        holds=[],
-        left=[],
-        message=why,
-        nothing_to_do=True,
+    return int(
+        context.end(
+            ExitCode.DONE,
+            cluster=prepared.view.name,
+            nodes_restarted=0,
+            restarted=[],
+            failed=[],
+            pending=[],
+            seconds=0.0,
+            holds=[],
+            left=[],
+            message=why,
+            nothing_to_do=True,
+        )
     )
 
 
@@ -228,14 +237,6 @@ def confirm_run(verb: str, entry: RunEntry, store: StateStore, context: Context,
             f"`{next_command(verb)}` was given no run and acts on {what}, the only possible one. The next "
             f"version exits with 2 here: name the run (`{store.command(verb, entry.run)}`) or add --yes"
         )
-
-
-def end_without_nodes(prepared: Preparation, why: str, context: Context) -> int:
-    """End a run without due nodes. Changes of a dead run are still restored. Returns the exit code."""
-    restored = prepared.restore_others()
-    if restored is not None and exit_code(restored) is not ExitCode.DONE:
-        return int(exit_code(restored))
-    return int(end_not_due(why, prepared.view.name, context))
 
 
 def confirm(plan: Plan, context: Context, look: str = "--dry-run") -> None:
