@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -167,16 +168,16 @@ class Nodes(Mapping[NodeName, NodeProgress]):
         nodes: in the order of the run.
     """
 
-    __slots__ = ("_all", "_listed", "_parts", "_place")
+    __slots__ = ("_all", "_listed", "_place")
 
     def __init__(self, nodes: Iterable[NodeProgress] = ()) -> None:
-        self._all = {node.name: node for node in nodes}
-        self._place = {name: place for place, name in enumerate(self._all)}
-        self._parts: dict[_Part, dict[NodeName, NodeProgress]] = {}
-        for node in self._all.values():
+        self._all = list({node.name: node for node in nodes}.values())
+        self._place = {node.name: place for place, node in enumerate(self._all)}
+        parts: dict[_Part, list[NodeProgress]] = {}
+        for node in self._all:
             for part in _parts(node):
-                self._parts.setdefault(part, {})[node.name] = node
-        self._listed: dict[_Part, tuple[NodeProgress, ...]] = {}
+                parts.setdefault(part, []).append(node)
+        self._listed = {part: tuple(listed) for part, listed in parts.items()}
 
     @property
     def names(self) -> Collection[NodeName]:
@@ -189,40 +190,33 @@ class Nodes(Mapping[NodeName, NodeProgress]):
         Raises:
             KeyError: one of them is none of the run's.
         """
-        all_, own = {**self._all}, dict[_Part, dict[NodeName, NodeProgress]]()
+        # Lists, since an event copies all of them: a dict of ten thousand nodes takes several times as long.
+        after, place = object.__new__(Nodes), self._place
+        after._place, after._all, after._listed = place, self._all.copy(), self._listed.copy()
         for node in nodes:
-            before, now = _parts(all_[node.name]), _parts(node)
-            all_[node.name] = node
+            at = place[node.name]
+            before, now = _parts(after._all[at]), _parts(node)
+            after._all[at] = node
             for part in {*before, *now}:
-                if part not in own:
-                    own[part] = {**self._parts.get(part, {})}
-                if part in now:
-                    own[part][node.name] = node
-                else:
-                    del own[part][node.name]
-        after = object.__new__(Nodes)
-        after._place, after._all, after._parts = self._place, all_, {**self._parts, **own}
-        after._listed = {part: listed for part, listed in self._listed.items() if part not in own}
+                listed = after._listed.get(part, ())
+                here = bisect_left(listed, at, key=lambda one: place[one.name])
+                put = (node,) if part in now else ()
+                after._listed[part] = (*listed[:here], *put, *listed[here + (part in before) :])
         return after
 
     def of(self, *parts: _Part) -> tuple[NodeProgress, ...]:
         """The nodes in one of these phases, or with one of these marks, in the order of the run."""
-        if len(parts) == 1:
-            (part,) = parts
-            if part not in self._listed:
-                self._listed[part] = self.in_order(self._parts.get(part, {}).values())
-            return self._listed[part]
-        found = [each for part in parts if (each := self.of(part))]
+        found = [listed for part in parts if (listed := self._listed.get(part))]
         if len(found) <= 1:
             return found[0] if found else ()
-        return self.in_order({node.name: node for each in found for node in each}.values())
+        return self.in_order({node.name: node for listed in found for node in listed}.values())
 
     def in_order(self, nodes: Iterable[NodeProgress]) -> tuple[NodeProgress, ...]:
         """Some of these nodes in the order of the run."""
         return tuple(sorted(nodes, key=lambda node: self._place[node.name]))
 
     def __getitem__(self, name: NodeName) -> NodeProgress:
-        return self._all[name]
+        return self._all[self._place[name]]
 
     def __iter__(self) -> Iterator[NodeName]:
         return iter(self._place)
