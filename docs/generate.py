@@ -25,7 +25,6 @@ from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
-from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
@@ -355,7 +354,7 @@ def exit_codes() -> str:
             f"{code.value}",
             f"`{code.name}`",
             EXIT_MEANINGS[code][0],
-            ", ".join(f"`{o.value}`" for o in Outcome if exit_code_of(o) is code) or "`refused`",
+            ", ".join(f"`{o.value}`" for o in Outcome if o.exit_code is code) or "`refused`",
             EXIT_MEANINGS[code][1],
         )
         for code in ExitCode

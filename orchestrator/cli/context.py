@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TextIO
 
 from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
@@ -16,6 +16,7 @@ from orchestrator.config.cluster import ClusterFile, HostsFile
 from orchestrator.engine.left_over import texts
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.model.phase import Outcome
 from orchestrator.next_command import next_command
 from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code
@@ -33,16 +34,6 @@ from orchestrator.view.reporters import JsonReporter, LineReporter, json_line
 from orchestrator.view.summary import refusal_object
 from orchestrator.view.text import printed
 from orchestrator.view.unit_status import SOCKET, UnitStatus
-
-_OUTCOMES: Final = {
-    ExitCode.DONE: "done",
-    ExitCode.HELD: "held",
-    ExitCode.DEFECT: "failed",
-    ExitCode.FAILED: "failed",
-    ExitCode.INTERRUPTED: "interrupted",
-    ExitCode.NOT_RESTORED: "not_restored",
-}
-"""Exit codes of commands without a run, as the summary's `outcome`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +75,7 @@ class Context:
     def end(self, code: ExitCode, *, run: str | None = None, **more: object) -> ExitCode:
         """Print the JSON summary of a command without a run, if JSON is requested. Returns the exit code."""
         if self.output is Output.JSON:
-            outcome = {"event": "summary", "outcome": _OUTCOMES[code], "exit_code": int(code)}
+            outcome = {"event": "summary", "outcome": Outcome.of(code).value, "exit_code": int(code)}
             self.say_json({**outcome, **more}, run=run)
         return code
 

@@ -5,8 +5,6 @@ Both restore everything. The order of these rules is in `run.RULES` and `run.END
 
 from __future__ import annotations
 
-from typing import Final
-
 from orchestrator.engine import changes, late_stop, limits, recover, refusals, upgrade
 from orchestrator.engine.grid import Move
 from orchestrator.engine.kinds.predicates import by_same_reason
@@ -16,7 +14,6 @@ from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark, No
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import Decision, Situation, members_awaited, note, stand_down, wait
 from orchestrator.engine.state import RunState
-from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunFinished, StoodDown, run_phase
 from orchestrator.model.observation import MasterElected, ServiceState
@@ -194,27 +191,10 @@ def _unstarted(situation: Situation) -> list[NodeName]:
     return [node.name for node in ours if node.name not in up]
 
 
-_EXIT: Final = {
-    Outcome.DONE: ExitCode.DONE,
-    Outcome.RESTORED: ExitCode.DONE,
-    Outcome.HELD: ExitCode.HELD,
-    Outcome.FAILED: ExitCode.FAILED,
-    Outcome.INTERRUPTED: ExitCode.INTERRUPTED,
-    Outcome.PAUSED: ExitCode.PAUSED,
-    Outcome.NOT_RESTORED: ExitCode.NOT_RESTORED,
-    Outcome.DEPOSED: ExitCode.LEASED,
-}
-
-
-def exit_code_of(outcome: Outcome) -> ExitCode:
-    """The exit code of an outcome."""
-    return _EXIT[outcome]
-
-
 def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
     return RunFinished(
         outcome=outcome,
-        exit_code=int(_EXIT[outcome]),
+        exit_code=int(outcome.exit_code),
         seconds=situation.now - situation.state.process.started,
         message=message,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Final, Self
 
+from orchestrator.errors import ExitCode
 from orchestrator.model.reading import Instant
 
 
@@ -47,16 +48,29 @@ class NodePhase(Enum):
 
 
 class Outcome(Enum):
-    """How a run ended; each has its exit code."""
+    """How a run ended, with its exit code."""
 
-    DONE = "done"
-    HELD = "held"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-    PAUSED = "paused"
-    NOT_RESTORED = "not_restored"
-    RESTORED = "restored"
-    DEPOSED = "deposed"
+    DONE = "done", ExitCode.DONE
+    HELD = "held", ExitCode.HELD
+    FAILED = "failed", ExitCode.FAILED
+    INTERRUPTED = "interrupted", ExitCode.INTERRUPTED
+    PAUSED = "paused", ExitCode.PAUSED
+    NOT_RESTORED = "not_restored", ExitCode.NOT_RESTORED
+    RESTORED = "restored", ExitCode.DONE
+    DEPOSED = "deposed", ExitCode.LEASED
+
+    exit_code: ExitCode
+
+    def __new__(cls, value: str, exit_code: ExitCode = ExitCode.DEFECT) -> Self:
+        """A row; the default is for the types alone: `Outcome("done")` finds its row by the value."""
+        outcome = object.__new__(cls)
+        outcome._value_, outcome.exit_code = value, exit_code
+        return outcome
+
+    @classmethod
+    def of(cls, code: ExitCode) -> Outcome:
+        """The outcome of a command without a run, by its exit code; a defect is a failure."""
+        return next((one for one in cls if one.exit_code is code), cls.FAILED)
 
 
 class Request(IntEnum):

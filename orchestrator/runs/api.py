@@ -11,7 +11,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from threading import Lock, Thread
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.situation import Decision
@@ -38,7 +38,6 @@ from orchestrator.view.summary import Summary, summary
 
 Item = Record | Summary
 """What a run yields: the records of its journal, and at the end its summary."""
-_OUTCOMES: Final = {ExitCode.FAILED: Outcome.FAILED, ExitCode.NOT_RESTORED: Outcome.NOT_RESTORED}
 
 
 def plan(connection: Connection, *, playbook: str | None = None, overrides: Overrides | None = None) -> Plan:
@@ -394,7 +393,7 @@ def _without_run(end: NothingDriven, connection: Connection) -> Summary:
     return Summary(
         run=end.run or "",
         cluster=end.cluster or connection.ports.name,
-        outcome=_OUTCOMES.get(end.code, Outcome.DONE),
+        outcome=Outcome.of(end.code),
         exit_code=end.code,
         restarted=(),
         failed=(),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.event import Record
@@ -135,4 +134,4 @@ def _unwritten(state: RunState, events: int) -> str:
 
 def exit_code(state: RunState) -> ExitCode:
     """The exit code of a run that has ended."""
-    return exit_code_of(state.outcome) if state.outcome is not None else ExitCode.DEFECT
+    return state.outcome.exit_code if state.outcome is not None else ExitCode.DEFECT

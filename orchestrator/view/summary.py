@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.estimate import whole_turns
 from orchestrator.engine.left_over import grouped, recorded, texts
 from orchestrator.engine.merge_state import MergeProgress
@@ -138,7 +137,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         run=state.run,
         cluster=state.begun.cluster,
         outcome=outcome,
-        exit_code=finished.exit_code if finished else exit_code_of(outcome),
+        exit_code=finished.exit_code if finished else outcome.exit_code,
         restarted=restarted,
         failed=failed,
         pending=tuple(name for name in state.nodes if name not in handled),

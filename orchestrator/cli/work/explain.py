@@ -16,7 +16,6 @@ import typer
 
 from orchestrator.config.reference import Key, keys
 from orchestrator.engine import limits
-from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.grid import NODE_STEPS, NODE_STEPS_BY_COMMAND
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
@@ -218,7 +217,7 @@ def _following(node: NodePhase) -> Iterator[str]:
 def _exit_codes() -> Iterator[Entry]:
     for code in ExitCode:
         meaning, then = EXIT_MEANINGS[code]
-        outcomes = tuple(outcome.value for outcome in Outcome if exit_code_of(outcome) is code)
+        outcomes = tuple(outcome.value for outcome in Outcome if outcome.exit_code is code)
         facts = (("outcome", ", ".join(outcomes) or "refused"), ("what to do", then))
         names = (f"{code.value}", code.name, *outcomes)
         yield Entry(names=names, kind=f"exit code, {code.name}", text=(meaning,), facts=facts)

@@ -20,6 +20,7 @@ from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.hosts.undoing import Back, Foreign, Kept, Ours
 from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.encoding import encode_event
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.runs.from_file import FilePorts
@@ -38,7 +39,7 @@ from orchestrator.runs.tuning import (
     still_agreed,
     undo,
 )
-from orchestrator.runtime.codec import encode_change, encode_event
+from orchestrator.runtime.codec import encode_change
 from orchestrator.runtime.database import WITHOUT_IT, Access
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
@@ -410,7 +411,7 @@ def _signals(then: str, context: Context) -> Signals:
 def show_states(found: Found, context: Context) -> None:
     """Print the state of the hosts: a table, or a JSON line per host and tunable."""
     if context.output is Output.JSON:
-        for line in state_objects(found, encode_change):
+        for line in state_objects(found):
             context.say_json(line)
     else:
         show_rows(STATE_HEAD, state_rows(found), context)

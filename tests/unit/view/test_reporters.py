@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.ending import exit_code_of
 from orchestrator.engine.situation import Decision
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
@@ -171,7 +170,7 @@ def test_summary_outcomes_are_the_contracts() -> None:
     for outcome in Outcome:
         (line,) = Written("json").ends(samples.ended_state(), outcome).lines
         assert line["outcome"] in contract
-        assert line["exit_code"] == int(exit_code_of(outcome))
+        assert line["exit_code"] == int(outcome.exit_code)
     assert not_restored(samples.ended_state()) == ()
 
 
