@@ -172,7 +172,7 @@ def test_a_standstill_is_recorded_while_a_limit_counts(subtests: pytest.Subtests
             assert not limits.are_paused(state, AT + 9000.0, AT + 9070.0)
 
 
-def test_a_standstill_is_recorded_for_waits_that_last_over_phases() -> None:
+def test_a_standstill_is_recorded_for_waits_over_phases() -> None:
     for fields, of_es2 in (({"called_off_since": AT}, {}), ({}, {"doubt": REBOOTS}), ({}, {})):
         state = _state("", Phase.WITHHELD, fields, of_es2)
         assert limits.are_paused(state, AT + 1.0, AT + 70.0) is bool(fields or of_es2)
