@@ -38,22 +38,15 @@ from orchestrator.view.unit_status import SOCKET, UnitStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything that a command uses of its process.
-
-    Attributes:
-        clock: the one clock of the process.
-        output: text for people or JSON lines.
-        out: stream of results.
-        err: stream of warnings and errors.
-        heard: the first signal that the command received, over all its connections.
-    """
+    """Everything that a command uses of its process."""
 
     environment: Mapping[str, str]
     home: Path
-    clock: SystemClock
-    output: Output
-    out: TextIO
-    err: TextIO
+    clock: SystemClock  # the one clock of the process
+    output: Output  # text for people or JSON lines
+    out: TextIO  # stream of results
+    err: TextIO  # stream of warnings and errors
+    # the first signal that the command received, over all its connections
     heard: Heard = field(default_factory=Heard, compare=False)
 
     def warn(self, message: str) -> None:

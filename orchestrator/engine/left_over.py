@@ -17,17 +17,11 @@ from orchestrator.next_command import next_command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """One setting, index or node that is not restored.
+    """One setting, index or node that is not restored."""
 
-    Attributes:
-        name: of it.
-        one: the sentence, with `{}` for its name.
-        many: the same for several names; empty if it is the same.
-    """
-
-    name: str
-    one: str
-    many: str = ""
+    name: str  # of it
+    one: str  # the sentence, with `{}` for its name
+    many: str = ""  # the same for several names; empty if it is the same
 
 
 def texts(left: Iterable[LeftOver]) -> tuple[str, ...]:

@@ -62,17 +62,11 @@ class Hosts(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """What the next decision of a phase needs, and nothing more.
+    """What the next decision of a phase needs, and nothing more."""
 
-    Attributes:
-        look: parts of the cluster's state.
-        hosts: whose hosts.
-        failures: whether members that leave are a second failure.
-    """
-
-    look: frozenset[Look]
-    hosts: Hosts
-    failures: bool = False
+    look: frozenset[Look]  # parts of the cluster's state
+    hosts: Hosts  # whose hosts
+    failures: bool = False  # whether members that leave are a second failure
 
 
 READS: Final[Mapping[Phase, Reads]] = {

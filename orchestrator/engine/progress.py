@@ -16,16 +16,12 @@ from orchestrator.model.work_event import StartFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTaken:
-    """A shard of which the run took copies down.
+    """A shard of which the run took copies down."""
 
-    Attributes:
-        started: its started copies in the whole cluster at the last reading before the stop; where an earlier
-            wave still recovers, before that one's, if they were more.
-        open: whether its index was open.
-    """
-
+    # its started copies in the whole cluster at the last reading before the stop; where an earlier wave still
+    # recovers, before that one's, if they were more
     started: int
-    open: bool = True
+    open: bool = True  # whether its index was open
 
     def after(self, earlier: ShardTaken | None, *, most: int) -> ShardTaken:
         """What two waves took down: the first may have found more copies, of which `most` are wanted now."""
@@ -48,54 +44,38 @@ class LostStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProgress:
-    """One node of the run.
-
-    Attributes:
-        since: when it entered its phase, settled its last item there, or a new process took over the run.
-        life: the last life accounted for: the baseline's, then that of each return. None = never read.
-        boot: its host's boot id in that life, where it could be read.
-        over: its host has reported since that the process of that life is gone.
-        owed: the work that it still needs.
-        unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
-        ready: `before_stop` hooks that this process ran in this life, not undone; a stop needs them all.
-        ready_since: when the first of them was sent; None while none has to be undone.
-        doubt: a stop or reboot that was sent and may still take effect.
-        lost_stop: a stop that may still be done; None for none. All about it is in `late_stop`.
-        goal: `BRING_UP` from a rescue or a late stop until it is back.
-        start_sent: when a start was last sent in this phase; 0 = not yet.
-        tries: starts in this phase that the host answered while the process was gone.
-        reboots: how often its host was asked to reboot in this wave.
-        install: the install step whose end no reading has shown yet.
-        lost_install: the install step that was given up last: one that was in doubt may still be done.
-        installs: install steps that were begun for it, by every process of the run.
-        returns: how often it came back with work owed, in this attempt at the run.
-        stopped_at: when its stop was last sent, for figures and for what its memory forgot.
-        failure: why it is FAILED, or was skipped, in one line.
-        start_failed: the first start that failed in this phase, or before it is FAILED.
-    """
+    """One node of the run."""
 
     name: NodeName
     phase: NodePhase = NodePhase.PENDING
+    # when it entered its phase, settled its last item there, or a new process took over the run
     since: Instant = 0.0
+    # the last life accounted for: the baseline's, then that of each return. None = never read.
     life: Incarnation | None = None
-    boot: str | None = None
-    over: bool = False
-    owed: frozenset[Owed] = frozenset()
+    boot: str | None = None  # its host's boot id in that life, where it could be read
+    over: bool = False  # its host has reported since that the process of that life is gone
+    owed: frozenset[Owed] = frozenset()  # the work that it still needs
+    # the `while_stopped` hook that ran last, until a reading after it shows the node down
     unproven: int | None = None
+    # `before_stop` hooks that this process ran in this life, not undone; a stop needs them all
     ready: frozenset[int] = frozenset()
-    ready_since: Instant | None = None
-    doubt: Doubt | None = None
+    ready_since: Instant | None = None  # when the first of them was sent; None while none has to be undone
+    doubt: Doubt | None = None  # a stop or reboot that was sent and may still take effect
+    # a stop that may still be done; None for none. All about it is in `late_stop`.
     lost_stop: LostStop | None = None
-    goal: Goal = Goal.RESTART
-    start_sent: Instant = 0.0
-    tries: int = 0
-    reboots: int = 0
-    install: Installing | None = None
+    goal: Goal = Goal.RESTART  # `BRING_UP` from a rescue or a late stop until it is back
+    start_sent: Instant = 0.0  # when a start was last sent in this phase; 0 = not yet
+    tries: int = 0  # starts in this phase that the host answered while the process was gone
+    reboots: int = 0  # how often its host was asked to reboot in this wave
+    install: Installing | None = None  # the install step whose end no reading has shown yet
+    # the install step that was given up last: one that was in doubt may still be done
     lost_install: Installing | None = None
-    installs: int = 0
-    returns: int = 0
+    installs: int = 0  # install steps that were begun for it, by every process of the run
+    returns: int = 0  # how often it came back with work owed, in this attempt at the run
+    # when its stop was last sent, for figures and for what its memory forgot
     stopped_at: Instant | None = None
-    failure: str | None = None
+    failure: str | None = None  # why it is FAILED, or was skipped, in one line
+    # the first start that failed in this phase, or before it is FAILED
     start_failed: StartFailed | None = None
 
     @property

@@ -25,17 +25,12 @@ _SLOWER: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """How far the reading of one host, or of the cluster, is.
+    """How far the reading of one host, or of the cluster, is."""
 
-    Attributes:
-        since: when the first reading was sent that has no answer; of one that answered, when it was asked.
-        took: the seconds of the answer; None while there is none.
-        why: how the reading failed; empty while it goes on.
-    """
-
+    # when the first reading was sent that has no answer; of one that answered, when it was asked
     since: Instant
-    took: Seconds | None = None
-    why: str = ""
+    took: Seconds | None = None  # the seconds of the answer; None while there is none
+    why: str = ""  # how the reading failed; empty while it goes on
 
     @property
     def open(self) -> bool:

@@ -60,22 +60,15 @@ class Decision:
     The events are committed first; if that fails, no action is performed. Then the actions are performed, and
     each outcome is an event too. Then, unless something happened, the shell listens to `watch` and looks
     again.
-
-    Attributes:
-        events: to be committed, `ActionSent` for each action among them.
-        actions: to be performed once the events are committed.
-        holds: why the run does not continue, as of this reading.
-        watch: what to listen to until then; None = look again at once.
-        hosts: before a stop, the nodes whose hosts the next reading reads; None = as the phase has it.
-        finished: whether the next reading of recoveries includes those that have ended.
     """
 
-    events: tuple[Event, ...] = ()
-    actions: tuple[Action, ...] = ()
-    holds: tuple[Hold, ...] = ()
-    watch: Watch | None = None
+    events: tuple[Event, ...] = ()  # to be committed, `ActionSent` for each action among them
+    actions: tuple[Action, ...] = ()  # to be performed once the events are committed
+    holds: tuple[Hold, ...] = ()  # why the run does not continue, as of this reading
+    watch: Watch | None = None  # what to listen to until then; None = look again at once
+    # before a stop, the nodes whose hosts the next reading reads; None = as the phase has it
     hosts: frozenset[NodeName] | None = None
-    finished: bool = False
+    finished: bool = False  # whether the next reading of recoveries includes those that have ended
 
     @property
     def at_once(self) -> bool:

@@ -25,44 +25,29 @@ SettingKey = tuple[Level, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """A member of the baseline that the master does not list.
+    """A member of the baseline that the master does not list."""
 
-    Attributes:
-        since: the first reading without it.
-        readings: in a row, counted up to `settle_consecutive`.
-    """
-
-    since: Instant
-    readings: int = 1
+    since: Instant  # the first reading without it
+    readings: int = 1  # in a row, counted up to `settle_consecutive`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """A host, or the cluster, that does not answer, or answers slowly.
+    """A host, or the cluster, that does not answer, or answers slowly."""
 
-    Attributes:
-        since: when the first reading was sent that has no answer; of a slow one, when it answered.
-        why: how the reading failed; empty while it still waits.
-        took: of a slow one, the seconds of its last answer; None while there is no answer.
-    """
-
-    since: Instant
-    why: str = ""
+    since: Instant  # when the first reading was sent that has no answer; of a slow one, when it answered
+    why: str = ""  # how the reading failed; empty while it still waits
+    # of a slow one, the seconds of its last answer; None while there is no answer
     took: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedAccess:
-    """Credentials that the cluster refuses.
-
-    Attributes:
-        since: when that was first seen.
-        reading: whether the cluster cannot be read because of it.
-    """
+    """Credentials that the cluster refuses."""
 
     refusal: Refusal
-    since: Instant
-    reading: bool
+    since: Instant  # when that was first seen
+    reading: bool  # whether the cluster cannot be read because of it
 
 
 CLUSTER: Final = NodeName("")
@@ -71,14 +56,10 @@ CLUSTER: Final = NodeName("")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveringWave:
-    """A wave that made room for the next while its copies were on their way.
-
-    Attributes:
-        since: when it was chosen.
-    """
+    """A wave that made room for the next while its copies were on their way."""
 
     wave: Wave
-    since: Instant
+    since: Instant  # when it was chosen
 
 
 NOT_BEGUN: Final = ev.RunStarted(
@@ -95,21 +76,15 @@ NOT_BEGUN: Final = ev.RunStarted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unrestored:
-    """Changes in the cluster that the run has to restore. The lease's record repeats them.
+    """Changes in the cluster that the run has to restore. The lease's record repeats them."""
 
-    Attributes:
-        settings: changed settings by level and key, with the value that was found first.
-        replicas: added replicas, by index uuid.
-        excluded: nodes that were excluded from voting.
-        withheld: those of the settings that disable allocation.
-        withheld_since: when allocation was first disabled without having been restored since; None when it
-            was not, or when a new process began since then: then its beginning.
-    """
-
+    # changed settings by level and key, with the value that was found first
     settings: Mapping[SettingKey, SettingChange] = field(default_factory=dict)
-    replicas: Mapping[str, ReplicasAdded] = field(default_factory=dict)
-    excluded: frozenset[NodeName] = frozenset()
-    withheld: frozenset[SettingKey] = frozenset()
+    replicas: Mapping[str, ReplicasAdded] = field(default_factory=dict)  # added replicas, by index uuid
+    excluded: frozenset[NodeName] = frozenset()  # nodes that were excluded from voting
+    withheld: frozenset[SettingKey] = frozenset()  # those of the settings that disable allocation
+    # when allocation was first disabled without having been restored since; None when it was not, or when a
+    # new process began since then: then its beginning
     withheld_since: Instant | None = None
 
     @property
@@ -125,94 +100,62 @@ class Unrestored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """What a new process forgets: it begins with a fresh one.
+    """What a new process forgets: it begins with a fresh one."""
 
-    Attributes:
-        started: when the process began its work on the run.
-        clock: by which limits count.
-        resumed: it resumed a run that another process began.
-        restoring: only a stand-down is wanted (`restore`, takeover).
-        in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
-        acted_at: when the last verb was sent or its outcome recorded: an older reading is stale.
-        probed: an update that changes nothing was accepted; None before the first, and after a refused one.
-        probes: settings updates without a change that were refused in a row.
-        absent: members of the baseline that the last readings did not list.
-        silent: nodes whose hosts do not answer, or slowly; CLUSTER is the cluster.
-        refused: credentials that the cluster refuses; None while it accepts them.
-        called_off_since: since when every wave was called off at its last reading; None once one stops.
-        excused_since: since when red shards are excused for a moment; None while none is.
-        retries: `retry_failed` calls of this wave; `retried_at` the last of them.
-        lease_lost: why the lease is not held; None while it is.
-        deposed: the run that took the lease over from this living one; None while it holds its lease.
-        standing_down: why, how it will have ended, and which nodes had used up their time; None before.
-        held_by: what held the run when it began to stand down, which ends all holds.
-        state: the state database, as after `--state`; empty for the usual place.
-    """
-
-    started: Instant = 0.0
-    clock: Clock = field(default_factory=Clock)
-    resumed: bool = False
-    restoring: bool = False
+    started: Instant = 0.0  # when the process began its work on the run
+    clock: Clock = field(default_factory=Clock)  # by which limits count
+    resumed: bool = False  # it resumed a run that another process began
+    restoring: bool = False  # only a stand-down is wanted (`restore`, takeover)
+    # sent, and its outcome not recorded yet; after a crash these are in doubt
     in_flight: tuple[Action, ...] = ()
-    acted_at: Instant = 0.0
+    acted_at: Instant = 0.0  # when the last verb was sent or its outcome recorded: an older reading is stale
+    # an update that changes nothing was accepted; None before the first, and after a refused one
     probed: bool | None = None
-    probes: int = 0
+    probes: int = 0  # settings updates without a change that were refused in a row
+    # members of the baseline that the last readings did not list
     absent: Mapping[NodeName, Absence] = field(default_factory=dict)
+    # nodes whose hosts do not answer, or slowly; CLUSTER is the cluster
     silent: Mapping[NodeName, Silence] = field(default_factory=dict)
-    refused: RefusedAccess | None = None
+    refused: RefusedAccess | None = None  # credentials that the cluster refuses; None while it accepts them
+    # since when every wave was called off at its last reading; None once one stops
     called_off_since: Instant | None = None
-    excused_since: Instant | None = None
-    retries: int = 0
+    excused_since: Instant | None = None  # since when red shards are excused for a moment; None while none is
+    retries: int = 0  # `retry_failed` calls of this wave; `retried_at` the last of them
     retried_at: Instant = 0.0
     request: Request = Request.NONE
     requested_by: str = ""
-    lease_lost: str | None = None
+    lease_lost: str | None = None  # why the lease is not held; None while it is
+    # the run that took the lease over from this living one; None while it holds its lease
     deposed: ev.Deposed | None = None
     second_failure: str | None = None
+    # why, how it will have ended, and which nodes had used up their time; None before
     standing_down: ev.StandingDown | None = None
-    held_by: tuple[Hold, ...] = ()
-    state: str = ""
+    held_by: tuple[Hold, ...] = ()  # what held the run when it began to stand down, which ends all holds
+    state: str = ""  # the state database, as after `--state`; empty for the usual place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """A verb that failed and was not confirmed since.
+    """A verb that failed and was not confirmed since."""
 
-    Attributes:
-        last: how it failed the last time.
-        since: its first failure in a row.
-    """
-
-    last: ActionFailed
-    since: Instant
+    last: ActionFailed  # how it failed the last time
+    since: Instant  # its first failure in a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseState:
-    """What a new phase of the run forgets, and a new process too: each begins with a fresh one.
+    """What a new phase of the run forgets, and a new process too: each begins with a fresh one."""
 
-    Attributes:
-        since: when the phase was entered; every deadline counts from such a moment.
-        before: the phase before it; None in a new process.
-        confirmed: verbs that were confirmed.
-        failing: verbs that failed, the latest last.
-        good_readings: in a row.
-        home: whether what others held for the wave was seen to be handed back; of Riak.
-        usual_pace: handoff that the playbook wants hastened is waited for without that; of Riak.
-        holds: predicates that are not met, and gates that are closed.
-        holding_since: when the run began to hold, None while nothing but gates holds.
-        gates_closed_since: since when at least one gate has been closed, None while all are open.
-    """
-
-    since: Instant = 0.0
-    before: Phase | None = None
-    confirmed: tuple[Action, ...] = ()
-    failing: tuple[Failing, ...] = ()
-    good_readings: int = 0
-    home: bool = False
-    usual_pace: bool = False
-    holds: tuple[Hold, ...] = ()
-    holding_since: Instant | None = None
+    since: Instant = 0.0  # when the phase was entered; every deadline counts from such a moment
+    before: Phase | None = None  # the phase before it; None in a new process
+    confirmed: tuple[Action, ...] = ()  # verbs that were confirmed
+    failing: tuple[Failing, ...] = ()  # verbs that failed, the latest last
+    good_readings: int = 0  # in a row
+    home: bool = False  # whether what others held for the wave was seen to be handed back; of Riak
+    usual_pace: bool = False  # handoff that the playbook wants hastened is waited for without that; of Riak
+    holds: tuple[Hold, ...] = ()  # predicates that are not met, and gates that are closed
+    holding_since: Instant | None = None  # when the run began to hold, None while nothing but gates holds
+    # since when at least one gate has been closed, None while all are open
     gates_closed_since: Instant | None = None
 
     @property
@@ -223,16 +166,13 @@ class PhaseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingHandoff:
-    """Partitions of a Riak cluster that wait for handoff.
+    """Partitions of a Riak cluster that wait for handoff."""
 
-    Attributes:
-        still: those of the last reading for a stop, if no transfer moved data; unchanged `since` then. A
-            restart of their holder or owner, and a new process of the program, begin that time again.
-        left: those that waited at the last stop: its recovery does not wait for them.
-    """
-
+    # those of the last reading for a stop, if no transfer moved data; unchanged `since` then. A restart of
+    # their holder or owner, and a new process of the program, begin that time again.
     still: tuple[WaitingPartition, ...] = ()
     since: Instant = 0.0
+    # those that waited at the last stop: its recovery does not wait for them
     left: tuple[WaitingPartition, ...] = ()
 
     def after(self, event: HandoffWaits | HandoffLeftWaiting, at: Instant) -> WaitingHandoff:
@@ -249,55 +189,44 @@ class WaitingHandoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """Everything that a decision may use of the past.
-
-    Attributes:
-        begun: what the run began with: its cluster, its policy, its nodes and their addresses.
-        paused: the run has paused before: it pauses once for its canary, and then continues to its end.
-        phase: of the run, with what happened `in_phase`.
-        process: the part of the state that is only valid in the current process.
-        unrestored: what the run changed in the cluster and has to restore.
-        nodes: every selected node, in the order of the run.
-        merging: the indices that are merged before the first wave.
-        wave: the wave in progress, chosen at `wave_since`.
-        recovering: waves before it that made room for it and still recover, oldest first.
-        overlapping: what recovered at the last reading before the stop of the wave in progress; None where
-            nothing was to.
-        baseline: the cluster at the start, without missing copies that were back when a wave took them down.
-        taken: by index uuid and shard number, what the wave in progress and those that recover took down.
-        not_waited: by index uuid and shard number, copies without a place that are not waited for.
-        displaced: shards of which a wave took down a copy that had no place when the wave was back, as it
-            found them: a node has another version than before. They are waited for once they have a place.
-        handoff: what waits for handoff, of Riak.
-        alerts_at_start: by gate and fingerprint, when the alerts began that fired when the run began.
-        accepted_alerts: alerts that a person accepted for this run.
-        unhastened: why handoff after the restart of a node was not hastened as the playbook wants it.
-        outcome: how this attempt at the run ended, with its `message`; None before.
-    """
+    """Everything that a decision may use of the past."""
 
     run: str
+    # what the run began with: its cluster, its policy, its nodes and their addresses
     begun: ev.RunStarted = NOT_BEGUN
+    # the cluster at the start, without missing copies that were back when a wave took them down
     baseline: BaselineRecorded | None = None
+    # the run has paused before: it pauses once for its canary, and then continues to its end
     paused: bool = False
-    phase: Phase = Phase.PREPARING
+    phase: Phase = Phase.PREPARING  # of the run, with what happened `in_phase`
     in_phase: PhaseState = field(default_factory=PhaseState)
+    # the part of the state that is only valid in the current process
     process: ProcessState = field(default_factory=ProcessState)
+    # what the run changed in the cluster and has to restore
     unrestored: Unrestored = field(default_factory=Unrestored)
-    nodes: Nodes = field(default_factory=Nodes)
-    merging: Merging = field(default_factory=Merging)
-    wave: Wave | None = None
+    nodes: Nodes = field(default_factory=Nodes)  # every selected node, in the order of the run
+    merging: Merging = field(default_factory=Merging)  # the indices that are merged before the first wave
+    wave: Wave | None = None  # the wave in progress, chosen at `wave_since`
     wave_since: Instant = 0.0
     waves_finished: int = 0
+    # waves before it that made room for it and still recover, oldest first
     recovering: tuple[RecoveringWave, ...] = ()
+    # what recovered at the last reading before the stop of the wave in progress; None where nothing was to
     overlapping: Overlapping | None = None
+    # by index uuid and shard number, what the wave in progress and those that recover took down
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
+    # by index uuid and shard number, copies without a place that are not waited for
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    # shards of which a wave took down a copy that had no place when the wave was back, as it found them: a
+    # node has another version than before. They are waited for once they have a place.
     displaced: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
-    handoff: WaitingHandoff = field(default_factory=WaitingHandoff)
+    handoff: WaitingHandoff = field(default_factory=WaitingHandoff)  # what waits for handoff, of Riak
+    # by gate and fingerprint, when the alerts began that fired when the run began
     alerts_at_start: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
-    accepted_alerts: frozenset[str] = frozenset()
+    accepted_alerts: frozenset[str] = frozenset()  # alerts that a person accepted for this run
+    # why handoff after the restart of a node was not hastened as the playbook wants it
     unhastened: Mapping[NodeName, str] = field(default_factory=dict)
-    outcome: Outcome | None = None
+    outcome: Outcome | None = None  # how this attempt at the run ended, with its `message`; None before
     message: str = ""
 
     def command(self, verb: str, *options: str) -> str:

@@ -27,31 +27,21 @@ _MOST: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the viewers of one page get.
+    """What the viewers of one page get."""
 
-    Attributes:
-        html: the page; a page with the same text has not changed.
-        data: the same for programs, ready for JSON.
-    """
-
-    html: str
-    data: Any
+    html: str  # the page; a page with the same text has not changed
+    data: Any  # the same for programs, ready for JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one look at the state found.
+    """What one look at the state found."""
 
-    Attributes:
-        listing: all runs.
-        runs: those that were asked for, if they exist and can be read; `faults`: why others cannot.
-        metrics: for Prometheus, if they were asked for.
-    """
-
-    listing: Shown
+    listing: Shown  # all runs
+    # those that were asked for, if they exist and can be read; `faults`: why others cannot
     runs: Mapping[str, Shown] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
-    metrics: str = ""
+    metrics: str = ""  # for Prometheus, if they were asked for
 
 
 METRICS: Final = "*"

@@ -12,16 +12,11 @@ from orchestrator.view.text import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A command, and what it is for.
-
-    Attributes:
-        first: what a person has to do before it; empty if nothing.
-        restores: whether it only restores; otherwise it continues the run.
-    """
+    """A command, and what it is for."""
 
     command: str
-    first: str = ""
-    restores: bool = False
+    first: str = ""  # what a person has to do before it; empty if nothing
+    restores: bool = False  # whether it only restores; otherwise it continues the run
 
 
 def advice(

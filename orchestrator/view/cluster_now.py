@@ -34,16 +34,11 @@ class Found(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeNow:
-    """One change that the journal lists as not restored.
+    """One change that the journal lists as not restored."""
 
-    Attributes:
-        listed: the change, in the words of `not_restored`.
-        now: what the cluster has, for people; the reason where that is unknown.
-    """
-
-    listed: str
+    listed: str  # the change, in the words of `not_restored`
     found: Found
-    now: str
+    now: str  # what the cluster has, for people; the reason where that is unknown
 
     @property
     def sentence(self) -> str:
@@ -59,21 +54,13 @@ class ChangeNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNow:
-    """What `status` adds to a journal that no process continues.
+    """What `status` adds to a journal that no process continues."""
 
-    Attributes:
-        ended: the time of the journal's last record.
-        unwritten: whether it is known that later events could not be written.
-        at: when the cluster was read; None if it was not.
-        why_not: why it was not read; empty if it was.
-        changes: in the order of `not_restored`; empty if the cluster was not read.
-    """
-
-    ended: Instant
-    unwritten: bool = False
-    at: Instant | None = None
-    why_not: str = ""
-    changes: tuple[ChangeNow, ...] = ()
+    ended: Instant  # the time of the journal's last record
+    unwritten: bool = False  # whether it is known that later events could not be written
+    at: Instant | None = None  # when the cluster was read; None if it was not
+    why_not: str = ""  # why it was not read; empty if it was
+    changes: tuple[ChangeNow, ...] = ()  # in the order of `not_restored`; empty if the cluster was not read
 
     @property
     def all_restored(self) -> bool:

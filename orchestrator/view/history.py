@@ -27,42 +27,28 @@ _NOTABLE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """A past or current run.
-
-    Attributes:
-        outcome: of its last attempt; None while it is unfinished.
-        seconds: of all its attempts, without the time between them.
-        selected: number of nodes to restart.
-        restarted: number of nodes that were restarted.
-        node_seconds: from each node's stop to its recovery, if one process saw both.
-        merged: number of merged indices.
-        to_merge: number of indices to merge; None for a restart only.
-        predicted: for the whole run when it began; None for an older build's run, or with merges.
-        target: the version of an upgrade; None for a restart.
-        unwritten: whether its last events could not be written, so that its outcome is unknown.
-        reboot: whether it rebooted every host.
-        canary: whether its prediction ends at a pause (`--pause-after`), before its last nodes.
-    """
+    """A past or current run."""
 
     run: str
     cluster: str
     version: str
     strategy: str
     started: Instant
-    seconds: Seconds
-    outcome: Outcome | None
+    seconds: Seconds  # of all its attempts, without the time between them
+    outcome: Outcome | None  # of its last attempt; None while it is unfinished
     exit_code: int | None
-    selected: int
-    restarted: int
-    node_seconds: Mapping[NodeName, Seconds]
+    selected: int  # number of nodes to restart
+    restarted: int  # number of nodes that were restarted
+    node_seconds: Mapping[NodeName, Seconds]  # from each node's stop to its recovery, if one process saw both
     reason: str
-    merged: int = 0
-    to_merge: int | None = None
+    merged: int = 0  # number of merged indices
+    to_merge: int | None = None  # number of indices to merge; None for a restart only
+    # for the whole run when it began; None for an older build's run, or with merges
     predicted: Prediction | None = None
-    target: str | None = None
-    unwritten: bool = False
-    reboot: bool = False
-    canary: bool = False
+    target: str | None = None  # the version of an upgrade; None for a restart
+    unwritten: bool = False  # whether its last events could not be written, so that its outcome is unknown
+    reboot: bool = False  # whether it rebooted every host
+    canary: bool = False  # whether its prediction ends at a pause (`--pause-after`), before its last nodes
 
     @property
     def kind(self) -> str:

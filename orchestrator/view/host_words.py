@@ -32,17 +32,12 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silent:
-    """Hosts that do not answer, or slowly, for the same reason; without nodes it is the cluster.
-
-    Attributes:
-        seconds: since the first reading without an answer; of a slow one, since its answer.
-        took: seconds of the last answer of a slow one; None while there is no answer.
-    """
+    """Hosts that do not answer, or slowly, for the same reason; without nodes it is the cluster."""
 
     nodes: tuple[NodeName, ...]
-    seconds: Seconds
+    seconds: Seconds  # since the first reading without an answer; of a slow one, since its answer
     why: str = ""
-    took: Seconds | None = None
+    took: Seconds | None = None  # seconds of the last answer of a slow one; None while there is no answer
 
     @property
     def sentence(self) -> str:
@@ -70,14 +65,10 @@ class Silent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessLost:
-    """Credentials that the cluster refuses.
-
-    Attributes:
-        seconds: for how long.
-    """
+    """Credentials that the cluster refuses."""
 
     refusal: Refusal
-    seconds: Seconds
+    seconds: Seconds  # for how long
 
     @property
     def sentence(self) -> str:

@@ -38,79 +38,50 @@ _AT_REST = frozenset({NodePhase.RECOVERED, NodePhase.FAILED, NodePhase.SKIPPED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCell:
-    """One node.
-
-    Attributes:
-        seconds: time in its current phase.
-        took: from its stop to its recovery, if this process saw it.
-    """
+    """One node."""
 
     name: NodeName
     phase: NodePhase
-    seconds: Seconds
+    seconds: Seconds  # time in its current phase
     starts: int = 0
-    took: Seconds | None = None
+    took: Seconds | None = None  # from its stop to its recovery, if this process saw it
     failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryCell:
-    """The progress of recovery. Bytes count only data to copy, not data that was found on disk.
+    """The progress of recovery. Bytes count only data to copy, not data that was found on disk."""
 
-    Attributes:
-        moving: copies in recovery, the one with most to copy first.
-        unassigned: copies that are not recovering yet; None if not read lately.
-    """
-
-    moving: tuple[Recovery, ...]
+    moving: tuple[Recovery, ...]  # copies in recovery, the one with most to copy first
     bytes_done: int
     bytes_total: int
-    unassigned: int | None
+    unassigned: int | None  # copies that are not recovering yet; None if not read lately
     initializing: int | None
     health: Health | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeCell:
-    """One index whose merge is in progress.
-
-    Attributes:
-        segments: of the copy with the most segments, and `bytes` of all copies, when the run began.
-        seconds: since its merge began.
-    """
+    """One index whose merge is in progress."""
 
     index: str
-    segments: int
+    segments: int  # of the copy with the most segments, and `bytes` of all copies, when the run began
     bytes: int
-    seconds: Seconds
+    seconds: Seconds  # since its merge began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergesCell:
-    """The progress of a run's merges.
-
-    Attributes:
-        share: share of the bytes to merge that is merged; from 0 to 1.
-    """
+    """The progress of a run's merges."""
 
     words: str
-    share: float
+    share: float  # share of the bytes to merge that is merged; from 0 to 1
     in_hand: tuple[MergeCell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """All data that the live view shows at one moment.
-
-    Attributes:
-        to_restart: number of nodes until the pause of the run, or its end.
-        left: estimated seconds to the end; None if there is no basis for an estimate.
-        beside: earlier waves that still recover; empty if there are none.
-        withheld: how long allocation has been disabled; None while it is enabled.
-        unrestored: changes of settings that the run has not restored yet, one item each.
-        trouble: the most urgent facts: a lost lease, a second failure, a stand-down.
-        merges: progress of the merges before the first wave; None if there are none or all are finished.
-    """
+    """All data that the live view shows at one moment."""
 
     run: str
     cluster: str
@@ -119,20 +90,21 @@ class Screen:
     phase_seconds: Seconds
     now: Instant
     elapsed: Seconds
-    left: Seconds | None
+    left: Seconds | None  # estimated seconds to the end; None if there is no basis for an estimate
     nodes: tuple[NodeCell, ...]
-    to_restart: int
+    to_restart: int  # number of nodes until the pause of the run, or its end
     wave: Wave | None
     wave_cells: tuple[NodeCell, ...]
     wave_seconds: Seconds
-    beside: str
+    beside: str  # earlier waves that still recover; empty if there are none
     wait: Wait | None
     recovery: RecoveryCell | None
-    withheld: Seconds | None
-    unrestored: tuple[str, ...]
+    withheld: Seconds | None  # how long allocation has been disabled; None while it is enabled
+    unrestored: tuple[str, ...]  # changes of settings that the run has not restored yet, one item each
     request: Request
     requested_by: str
-    trouble: tuple[str, ...]
+    trouble: tuple[str, ...]  # the most urgent facts: a lost lease, a second failure, a stand-down
+    # progress of the merges before the first wave; None if there are none or all are finished
     merges: MergesCell | None = None
 
     @property

@@ -28,23 +28,15 @@ _SHORT = 90
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A wait as the views show it.
+    """A wait as the views show it."""
 
-    Attributes:
-        awaited: the condition that the run waits for.
-        holds: why the run does not continue.
-        since: start of the wait.
-        until: when the limit is reached and the run stands down; None without a limit.
-        silent: who does not answer a reading, or slowly: the wait may be longer because of that.
-        refused: credentials that the cluster refuses.
-    """
-
-    awaited: str
-    holds: tuple[Hold, ...]
-    since: Instant
-    until: Instant | None
+    awaited: str  # the condition that the run waits for
+    holds: tuple[Hold, ...]  # why the run does not continue
+    since: Instant  # start of the wait
+    until: Instant | None  # when the limit is reached and the run stands down; None without a limit
+    # who does not answer a reading, or slowly: the wait may be longer because of that
     silent: tuple[Silent, ...] = ()
-    refused: AccessLost | None = None
+    refused: AccessLost | None = None  # credentials that the cluster refuses
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -197,17 +189,12 @@ def _phase(node: NodeProgress) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The latest readings of recovery; None before the first.
-
-    Attributes:
-        recoveries_at: when `recoveries` was read.
-        health_at: when `health` was read.
-    """
+    """The latest readings of recovery; None before the first."""
 
     recoveries: tuple[Recovery, ...] | None = None
-    recoveries_at: Instant = 0.0
+    recoveries_at: Instant = 0.0  # when `recoveries` was read
     health: HealthView | None = None
-    health_at: Instant = 0.0
+    health_at: Instant = 0.0  # when `health` was read
 
 
 NOTHING_SEEN = Seen()

@@ -228,30 +228,19 @@ class Narrator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """The result of a rehearsal.
+    """The result of a rehearsal."""
 
-    Attributes:
-        seed: the same seed on the same cluster gives the same rehearsal.
-        mishaps: all mishaps, in order.
-        kills: how often the program was killed and resumed.
-        simulated: seconds of simulated time; `took`: seconds of real time.
-        not_as_found: settings that differ from before the run.
-        by_others: settings that somebody else has changed since the run began.
-        down: nodes that do not run; `apart`: nodes that run, and that are not in the cluster.
-        stopping: nodes whose stop has not ended: they still run.
-        against_rules: actions of the run against the program's rules, of which some are disabled.
-    """
-
-    seed: int
-    mishaps: tuple[str, ...]
-    kills: int
-    simulated: Seconds
+    seed: int  # the same seed on the same cluster gives the same rehearsal
+    mishaps: tuple[str, ...]  # all mishaps, in order
+    kills: int  # how often the program was killed and resumed
+    simulated: Seconds  # seconds of simulated time; `took`: seconds of real time
     took: Seconds
-    not_as_found: tuple[str, ...]
-    down: tuple[str, ...]
-    by_others: tuple[str, ...] = ()
+    not_as_found: tuple[str, ...]  # settings that differ from before the run
+    down: tuple[str, ...]  # nodes that do not run; `apart`: nodes that run, and that are not in the cluster
+    by_others: tuple[str, ...] = ()  # settings that somebody else has changed since the run began
     apart: tuple[str, ...] = ()
-    stopping: tuple[str, ...] = ()
+    stopping: tuple[str, ...] = ()  # nodes whose stop has not ended: they still run
+    # actions of the run against the program's rules, of which some are disabled
     against_rules: tuple[str, ...] = ()
 
 

@@ -53,66 +53,42 @@ from orchestrator.view.text import counted, duration, listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A run at its end.
-
-    Attributes:
-        restarted: nodes that run again with all their copies, in the run's order.
-        failed: nodes whose restart failed.
-        pending: nodes that were not restarted.
-        unchecked: pending nodes that run again, but whose copies are not yet confirmed.
-        unserved: pending nodes that run again with their copies, but still need `after_recovery` hooks.
-        repairs: whether the run only restored the settings of another run.
-        resumed: whether this run was resumed.
-        seconds: of this attempt.
-        node_seconds: from each node's stop to its recovery, if one process saw both.
-        restarted_now: number of nodes that were restarted in this attempt.
-        left: changes that are not restored, one item each; `left_lines`: the same for people.
-        message: what to do next, for people.
-        merges: the indices of the run, in its order; empty for a restart alone.
-        recovered: figures of the nodes that this process saw recover.
-        by_operations: whether this server's copies recover by operations.
-        kind: kind of cluster, which has its own words.
-        simulated: the run is a rehearsal, which cannot be resumed.
-        predicted: what was predicted for the whole run at its beginning; None where there are merges.
-        no_longer_absent: settings that were absent and cannot be absent again, with the value written.
-        target: the version that an upgrade installs; empty for any other run.
-        not_upgraded: nodes that still need it, or a step of it.
-        start_failures: why nodes did not start.
-        refused: whether the cluster refused its credentials at the end.
-        down: why it stood down, if `message` begins with that; None otherwise.
-        state: the state database, as after `--state`; empty for the usual place.
-    """
+    """A run at its end."""
 
     run: str
     cluster: str
     outcome: Outcome
     exit_code: int
-    restarted: tuple[NodeName, ...]
-    failed: tuple[NodeName, ...]
-    pending: tuple[NodeName, ...]
-    seconds: Seconds
-    node_seconds: Mapping[NodeName, Seconds]
+    restarted: tuple[NodeName, ...]  # nodes that run again with all their copies, in the run's order
+    failed: tuple[NodeName, ...]  # nodes whose restart failed
+    pending: tuple[NodeName, ...]  # nodes that were not restarted
+    seconds: Seconds  # of this attempt
+    node_seconds: Mapping[NodeName, Seconds]  # from each node's stop to its recovery, if one process saw both
     holds: tuple[Hold, ...]
-    left: tuple[str, ...]
-    message: str
+    left: tuple[str, ...]  # changes that are not restored, one item each; `left_lines`: the same for people
+    message: str  # what to do next, for people
+    # pending nodes that run again, but whose copies are not yet confirmed
     unchecked: tuple[NodeName, ...] = ()
+    # pending nodes that run again with their copies, but still need `after_recovery` hooks
     unserved: tuple[NodeName, ...] = ()
-    repairs: bool = False
-    resumed: bool = False
-    restarted_now: int = 0
-    merges: tuple[MergeProgress, ...] = ()
-    recovered: tuple[NodeRecovered, ...] = ()
-    by_operations: bool = False
-    kind: Kind = Kind.ELASTICSEARCH
-    simulated: bool = False
+    repairs: bool = False  # whether the run only restored the settings of another run
+    resumed: bool = False  # whether this run was resumed
+    restarted_now: int = 0  # number of nodes that were restarted in this attempt
+    merges: tuple[MergeProgress, ...] = ()  # the indices of the run, in its order; empty for a restart alone
+    recovered: tuple[NodeRecovered, ...] = ()  # figures of the nodes that this process saw recover
+    by_operations: bool = False  # whether this server's copies recover by operations
+    kind: Kind = Kind.ELASTICSEARCH  # kind of cluster, which has its own words
+    simulated: bool = False  # the run is a rehearsal, which cannot be resumed
+    # what was predicted for the whole run at its beginning; None where there are merges
     predicted: Prediction | None = None
+    # settings that were absent and cannot be absent again, with the value written
     no_longer_absent: tuple[str, ...] = ()
-    target: str = ""
-    not_upgraded: tuple[NodeName, ...] = ()
-    start_failures: tuple[StartFailed, ...] = ()
-    refused: bool = False
-    down: StandingDown | None = None
-    state: str = ""
+    target: str = ""  # the version that an upgrade installs; empty for any other run
+    not_upgraded: tuple[NodeName, ...] = ()  # nodes that still need it, or a step of it
+    start_failures: tuple[StartFailed, ...] = ()  # why nodes did not start
+    refused: bool = False  # whether the cluster refused its credentials at the end
+    down: StandingDown | None = None  # why it stood down, if `message` begins with that; None otherwise
+    state: str = ""  # the state database, as after `--state`; empty for the usual place
     left_lines: tuple[str, ...] = ()
 
 

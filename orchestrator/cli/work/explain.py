@@ -116,19 +116,12 @@ _PURPOSES: Final[Mapping[Purpose, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The explanation of one name.
+    """The explanation of one name."""
 
-    Attributes:
-        names: all names that find it, the one to show first.
-        kind: the kind in plain words, such as `predicate`.
-        text: paragraphs.
-        facts: facts with their labels.
-    """
-
-    names: tuple[str, ...]
-    kind: str
-    text: tuple[str, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
+    names: tuple[str, ...]  # all names that find it, the one to show first
+    kind: str  # the kind in plain words, such as `predicate`
+    text: tuple[str, ...] = ()  # paragraphs
+    facts: tuple[tuple[str, str], ...] = ()  # facts with their labels
 
 
 def show(name: str | None) -> int:

@@ -100,17 +100,11 @@ def _token(reference: str, context: Context) -> str:
 
 @dataclass(kw_only=True)
 class _Followed:
-    """A run whose page is shown.
+    """A run whose page is shown."""
 
-    Attributes:
-        redact: removes its secrets.
-        records: what was read of its journal.
-        key: of the state and the moment from which `shown` was made.
-    """
-
-    redact: Redactor
-    records: tuple[Record, ...]
-    key: object = None
+    redact: Redactor  # removes its secrets
+    records: tuple[Record, ...]  # what was read of its journal
+    key: object = None  # of the state and the moment from which `shown` was made
     shown: Shown | None = None
 
     def grows(self, again: Sequence[Record]) -> bool:

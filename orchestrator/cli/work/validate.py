@@ -64,18 +64,13 @@ _LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check.
-
-    Attributes:
-        good: None when it could not be checked, because another check failed, or passes with time.
-        of_host: whether its subject is a host.
-    """
+    """One check."""
 
     subject: str
     point: str
-    good: bool | None
+    good: bool | None  # None when it could not be checked, because another check failed, or passes with time
     message: str
-    of_host: bool = False
+    of_host: bool = False  # whether its subject is a host
 
 
 def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: Output) -> int:

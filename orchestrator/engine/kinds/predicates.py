@@ -28,34 +28,25 @@ SUBJECTS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """May this wave be stopped, or this index be merged, by this reading?
-
-    Attributes:
-        index: the index that is to be merged; None where it is about the wave.
-        first_stop: nothing was stopped yet, so every selected host must be ready, not only the wave's.
-        unread_pass: nothing is said yet of hosts that this reading left out: they are read before a stop.
-    """
+    """May this wave be stopped, or this index be merged, by this reading?"""
 
     state: RunState
     policy: Policy
     observation: Observation
     wave: Wave
-    first_stop: bool
-    index: BulkIndex | None = None
+    first_stop: bool  # nothing was stopped yet, so every selected host must be ready, not only the wave's
+    index: BulkIndex | None = None  # the index that is to be merged; None where it is about the wave
+    # nothing is said yet of hosts that this reading left out: they are read before a stop
     unread_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByPolicy:
-    """Evidence that stays while the run keeps its policy: only another run passes it.
+    """Evidence that stays while the run keeps its policy: only another run passes it."""
 
-    Attributes:
-        evidence: as of any hold.
-        way: what the other run needs, such as `a higher max_unavailable in the playbook`; empty = only with
-            the predicate disabled for the subject.
-    """
-
-    evidence: str
+    evidence: str  # as of any hold
+    # what the other run needs, such as `a higher max_unavailable in the playbook`; empty = only with the
+    # predicate disabled for the subject
     way: str = ""
 
 
@@ -82,27 +73,19 @@ class About(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicate:
-    """One safety condition.
+    """One safety condition."""
 
-    Attributes:
-        name: public; shown, journalled and given to `--disable-predicate`.
-        why: what goes wrong without it, for the catalogue.
-        check: yields subject and evidence of each refusal; a reading that is `Unknown` is a refusal.
-        may_be_disabled: False for the three on which every other one rests.
-        passes_with_time: False when only the operator can help, so that waiting at the start is idle.
-        lasting: of one that passes with time, the refusals that do not; None where all may pass.
-        about: the cluster, or the wave.
-        own_reasons: each subject has its own evidence, and a hold has all of them.
-    """
-
-    name: str
-    why: str
+    name: str  # public; shown, journalled and given to `--disable-predicate`
+    why: str  # what goes wrong without it, for the catalogue
+    # yields subject and evidence of each refusal; a reading that is `Unknown` is a refusal
     check: Callable[[Question], Iterator[Finding]]
-    may_be_disabled: bool = True
+    may_be_disabled: bool = True  # False for the three on which every other one rests
+    # False when only the operator can help, so that waiting at the start is idle
     passes_with_time: bool = True
+    # of one that passes with time, the refusals that do not; None where all may pass
     lasting: Callable[[Question], Iterator[Finding]] | None = None
-    about: About = About.CLUSTER
-    own_reasons: bool = False
+    about: About = About.CLUSTER  # the cluster, or the wave
+    own_reasons: bool = False  # each subject has its own evidence, and a hold has all of them
 
     @property
     def about_wave(self) -> bool:

@@ -53,17 +53,11 @@ Filters = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRules:
-    """`index.routing.allocation.*` of an index.
+    """`index.routing.allocation.*` of an index."""
 
-    Attributes:
-        filters: by `require`, `include` and `exclude`.
-        most: `total_shards_per_node`; None without a limit.
-        unknown: keys whose meaning is not known here.
-    """
-
-    filters: Mapping[str, Filters] = field(default_factory=dict)
-    most: int | None = None
-    unknown: tuple[str, ...] = ()
+    filters: Mapping[str, Filters] = field(default_factory=dict)  # by `require`, `include` and `exclude`
+    most: int | None = None  # `total_shards_per_node`; None without a limit
+    unknown: tuple[str, ...] = ()  # keys whose meaning is not known here
 
 
 @lru_cache(maxsize=4096)
@@ -103,28 +97,20 @@ def _limit(value: SettingValue | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules of the cluster.
+    """The rules of the cluster."""
 
-    Attributes:
-        tiers: whether the server knows the tiers of data nodes.
-        present: the roles of all members.
-        awareness: by attribute, the values of the data nodes and those that are forced.
-        disks: of the nodes.
-        unread: why the settings were not read, from which the next ones are; None if they were.
-        filters: by `require`, `include` and `exclude`; `most`: `total_shards_per_node`.
-        same_host: whether two copies of a shard may not be on one host.
-        by_load: whether OpenSearch allocates by the load of the nodes.
-    """
-
-    tiers: bool
-    present: frozenset[Role]
+    tiers: bool  # whether the server knows the tiers of data nodes
+    present: frozenset[Role]  # the roles of all members
+    # by attribute, the values of the data nodes and those that are forced
     awareness: Mapping[str, frozenset[str]]
-    disks: Reading[Mapping[NodeName, Disk]]
+    disks: Reading[Mapping[NodeName, Disk]]  # of the nodes
+    # why the settings were not read, from which the next ones are; None if they were
     unread: Unknown | None = None
+    # by `require`, `include` and `exclude`; `most`: `total_shards_per_node`
     filters: Mapping[str, Filters] = field(default_factory=dict)
     most: int | None = None
-    same_host: bool = False
-    by_load: bool = False
+    same_host: bool = False  # whether two copies of a shard may not be on one host
+    by_load: bool = False  # whether OpenSearch allocates by the load of the nodes
 
 
 def _rules(
@@ -183,37 +169,25 @@ def cluster_filters(settings: SettingsView, *, from_files: bool = True) -> Mappi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One more copy of a shard, and a node that may hold it.
-
-    Attributes:
-        others: the nodes of the other copies of the shard.
-        source: the node of its primary; None if it is not known.
-        of_index: copies of the index that the node has besides it; `of_all`: of all indices.
-    """
+    """One more copy of a shard, and a node that may hold it."""
 
     rules: Rules
     index: Index
     node: Node
-    others: Sequence[Node] = ()
-    source: Node | None = None
-    of_index: int = 0
+    others: Sequence[Node] = ()  # the nodes of the other copies of the shard
+    source: Node | None = None  # the node of its primary; None if it is not known
+    of_index: int = 0  # copies of the index that the node has besides it; `of_all`: of all indices
     of_all: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decider:
-    """One decider of the server.
+    """One decider of the server."""
 
-    Attributes:
-        name: as the server calls it.
-        says: what it says of a case.
-        of_shard: it depends on where other copies are, not only on the index and the node.
-        predicate: the predicate that names its refusal of the copy's own node before a stop.
-    """
-
-    name: str
-    says: Callable[[Case], Said]
-    of_shard: bool = False
+    name: str  # as the server calls it
+    says: Callable[[Case], Said]  # what it says of a case
+    of_shard: bool = False  # it depends on where other copies are, not only on the index and the node
+    # the predicate that names its refusal of the copy's own node before a stop
     predicate: str = "copies_can_return"
 
 
@@ -434,15 +408,11 @@ NEVER_IN_THE_WAY: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """A started copy that no node would take once its node is back, or of which that cannot be said.
+    """A started copy that no node would take once its node is back, or of which that cannot be said."""
 
-    Attributes:
-        copy: it; `index`: its index.
-        said: why its own node may not have it; a doubt where that, or whether another may, is not known.
-    """
-
-    copy: ShardCopy
+    copy: ShardCopy  # it; `index`: its index
     index: Index
+    # why its own node may not have it; a doubt where that, or whether another may, is not known
     said: str | Unknown
 
 
