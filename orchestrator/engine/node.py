@@ -22,9 +22,9 @@ from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import StartNode, StopNode
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
-from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.phase import RESTART, Goal, NodePhase, in_order
 from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.remembered import for_the_same_objects
 from orchestrator.model.work_event import StartFailed
 
 

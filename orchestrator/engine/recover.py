@@ -50,11 +50,11 @@ from orchestrator.model.event import (
     node_phase,
     run_phase,
 )
-from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request, in_order
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import NOT_READ, Seconds, Unknown
+from orchestrator.model.remembered import for_the_same_objects
 
 ALLOCATION_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`: after so many failures in a row the cluster leaves a copy unassigned."""

@@ -16,11 +16,11 @@ from orchestrator.engine.waves import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import DATA_ROLES, Incarnation, Node, NodeName
-from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import ClusterView, HostView, ServiceState
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import ConfigurationManagement, Policy, Strategy
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.remembered import for_the_same_objects
 
 _OUT_OF_REACH_SECONDS: Final[Seconds] = 60.0
 """A host that has not answered for this long before the first stop needs a person."""

@@ -57,11 +57,11 @@ from orchestrator.model.cluster import (
     Role,
     ShardId,
 )
-from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 from orchestrator.model.reading import Instant, Unknown, Unsupported
+from orchestrator.model.remembered import for_the_same_objects
 
 # The whole cluster: is it safe to stop now? ------------------------------------
 

@@ -24,10 +24,10 @@ from typing import Any, Final
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, count_of, listed
 from orchestrator.model.cluster import Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
-from orchestrator.model.frozen import for_the_same_objects
 from orchestrator.model.observation import ClusterView, Disk, Members, SettingsView, SettingValue
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.model.remembered import for_the_same_objects
 
 Said = str | Unknown | None
 """What a decider says: why the node may not have the copy, or that it cannot be evaluated. None: it may."""
