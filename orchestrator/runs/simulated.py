@@ -173,6 +173,11 @@ class Simulation:
         return _there(self._attempt, "no run has begun")
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it began a run: a takeover that finds nothing to restore begins none."""
+        return self._attempt is not None
+
+    @property
     def journal(self) -> SeamJournal:
         """The journal of the current run: that of the attempt, unless a restore came instead of it."""
         of_run = [journal for journal in self.journals if journal.run == self.run]

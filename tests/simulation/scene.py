@@ -158,7 +158,8 @@ class Played:
 
     @property
     def events(self) -> list[Event]:
-        return [record.event for record in self.simulation.journal.records]
+        begun = self.simulation.has_begun
+        return [record.event for record in self.simulation.journal.records] if begun else []
 
     def found(self, kind: type[E]) -> list[E]:
         """The events of that kind in the journal of its latest run."""
