@@ -119,7 +119,7 @@ def test_search_and_diagrams_need_no_server_and_no_script(site: Path) -> None:
     assert "every_shard_keeps_started_copies" in (site / "search/search_index.js").read_text()
     assert "iframe-worker.js" in (site / "index.html").read_text()
     drawn = [page for page in _pages(site) if '<div class="diagram">' in page.read_text()]
-    assert {page.stem for page in drawn} == {"architecture"}
+    assert {page.stem for page in drawn} == {"a-run", "architecture"}
     assert not [page for page in _pages(site) if 'class="mermaid"' in page.read_text()]
 
 
