@@ -85,7 +85,10 @@ class Move(Enum):
     AWAIT_DOUBT = ("wait for the effect of the command; at its limit stand down",)
     AWAIT_HOST = ("wait 30 s for its host, then enter STARTING", _STARTING)
     AWAIT_START = ("wait for the effect of the command; at its limit enter FAILED", _FAILED)
-    AWAIT_JOIN = ("wait `deadlines.start` and `deadlines.rejoin`, then enter FAILED", _FAILED)
+    AWAIT_JOIN = (
+        "wait `start` and `rejoin`, then enter FAILED; the run stands down before, after `rejoin`",
+        _FAILED,
+    )
     AWAIT_RETURN = ("wait `deadlines.rejoin`, then stand down",)
 
     def __init__(self, says: str, *enters: NodePhase) -> None:

@@ -543,7 +543,10 @@ class MembersMissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing so long beyond half a minute (suspended, in a verb): limits move by that."""
+    """The program read nothing so long beyond half a minute: it was suspended, or a verb took long.
+
+    Limits do not count that time, but for `--timeout` and that of disabled allocation.
+    """
 
     # nodes that are stopping, starting or back
     nodes: tuple[NodeName, ...]

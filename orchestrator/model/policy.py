@@ -67,7 +67,7 @@ class Together(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Limits of every wait, in seconds. When a limit is reached, the run stands down."""
+    """Limits of every wait, in seconds. After most the run stands down; `engine/limits.py` has all."""
 
     stop: Seconds = 600.0
     start: Seconds = 600.0

@@ -1,7 +1,8 @@
 """What a predicate is: a named safety condition, checked before anything is stopped.
 
-Predicates are pure and are asked twice with the same code: when a wave is chosen, and again at the last
-reading before its stop, when allocation is disabled already.
+Predicates are pure, and the same code is asked wherever the answer counts: before the first stop of a run for
+every planned wave (`beginning`), when a wave is chosen (`admit`), whether a wave may make room for the next
+(`recover`), and again at the last reading before a stop, when allocation is disabled already (`stop`).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Predicate:
     why: str  # what goes wrong without it, for the catalogue
     # yields subject and evidence of each refusal; a reading that is `Unknown` is a refusal
     check: Callable[[Question], Iterator[Finding]]
-    may_be_disabled: bool = True  # False for the three on which every other one rests
+    may_be_disabled: bool = True  # False where others rest on it, and for the versions of an upgrade
     # False when only the operator can help, so that waiting at the start is idle
     passes_with_time: bool = True
     # of one that passes with time, the refusals that do not; None where all may pass
