@@ -151,6 +151,7 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
         yield "nodes", f"{len(present)} present, {expected} expected: {_TOO_FEW}"
 
 
+@for_the_same_objects
 def _going(hosts: Mapping[NodeName, Reading[HostView]]) -> tuple[tuple[NodeName, str], ...]:
     """The hosts on which the service is not running, with what they say of it."""
     runs = ServiceState.RUNNING  # nearly all of them

@@ -352,6 +352,7 @@ def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Find
             yield f"index {index.name}", alone
 
 
+@for_the_same_objects
 def _without_replicas(indices: tuple[Index, ...]) -> Mapping[str, Index]:
     return {one.uuid: one for one in indices if one.replicas <= 0 and not one.searchable_snapshot}
 
