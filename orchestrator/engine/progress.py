@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from itertools import chain
 from typing import Final
 
 from orchestrator.model.cluster import Incarnation, NodeName
@@ -139,6 +140,10 @@ def _parts(node: NodeProgress) -> tuple[_Part, ...]:
     return tuple(parts)
 
 
+_BLOCK: Final = 128
+"""Nodes in a block: an event copies its block and the list of blocks, and so not ten thousand nodes."""
+
+
 class Nodes(Mapping[NodeName, NodeProgress]):
     """The nodes of a run, in its order, and those of each phase and with each mark.
 
@@ -148,16 +153,18 @@ class Nodes(Mapping[NodeName, NodeProgress]):
         nodes: in the order of the run.
     """
 
-    __slots__ = ("_all", "_listed", "_place")
+    __slots__ = ("_blocks", "_joined", "_listed", "_place")
 
     def __init__(self, nodes: Iterable[NodeProgress] = ()) -> None:
-        self._all = list({node.name: node for node in nodes}.values())
-        self._place = {node.name: place for place, node in enumerate(self._all)}
-        parts: dict[_Part, list[NodeProgress]] = {}
-        for node in self._all:
-            for part in _parts(node):
-                parts.setdefault(part, []).append(node)
-        self._listed = {part: tuple(listed) for part, listed in parts.items()}
+        every = list({node.name: node for node in nodes}.values())
+        self._place = {node.name: place for place, node in enumerate(every)}
+        self._blocks = [tuple(every[at : at + _BLOCK]) for at in range(0, len(every), _BLOCK)]
+        self._listed: dict[_Part, list[tuple[NodeProgress, ...]]] = {}
+        for part in dict.fromkeys(part for node in every for part in _parts(node)):
+            self._listed[part] = [
+                tuple(node for node in block if part in _parts(node)) for block in self._blocks
+            ]
+        self._joined: dict[_Part, tuple[NodeProgress, ...]] = {}
 
     @property
     def names(self) -> Collection[NodeName]:
@@ -170,33 +177,44 @@ class Nodes(Mapping[NodeName, NodeProgress]):
         Raises:
             KeyError: one of them is none of the run's.
         """
-        # Lists, since an event copies all of them: a dict of ten thousand nodes takes several times as long.
         after, place = object.__new__(Nodes), self._place
-        after._place, after._all, after._listed = place, self._all.copy(), self._listed.copy()
+        after._place, after._blocks = place, self._blocks.copy()
+        after._listed, after._joined = self._listed.copy(), self._joined.copy()
         for node in nodes:
-            at = place[node.name]
-            before, now = _parts(after._all[at]), _parts(node)
-            after._all[at] = node
+            number, at = divmod(place[node.name], _BLOCK)
+            block = after._blocks[number]
+            before, now = _parts(block[at]), _parts(node)
+            after._blocks[number] = (*block[:at], node, *block[at + 1 :])
             for part in {*before, *now}:
-                listed = after._listed.get(part, ())
-                here = bisect_left(listed, at, key=lambda one: place[one.name])
+                lists = after._listed.get(part, [()] * len(after._blocks)).copy()
+                listed = lists[number]
+                here = bisect_left(listed, place[node.name], key=lambda one: place[one.name])
                 put = (node,) if part in now else ()
-                after._listed[part] = (*listed[:here], *put, *listed[here + (part in before) :])
+                lists[number] = (*listed[:here], *put, *listed[here + (part in before) :])
+                after._listed[part] = lists
+                after._joined.pop(part, None)
         return after
 
     def of(self, *parts: _Part) -> tuple[NodeProgress, ...]:
         """The nodes in one of these phases, or with one of these marks, in the order of the run."""
-        found = [listed for part in parts if (listed := self._listed.get(part))]
+        found = [listed for part in parts if (listed := self._of(part))]
         if len(found) <= 1:
             return found[0] if found else ()
         return self.in_order({node.name: node for listed in found for node in listed}.values())
+
+    def _of(self, part: _Part) -> tuple[NodeProgress, ...]:
+        """The same object as long as none of them changes: results about them are remembered."""
+        if part not in self._joined:
+            self._joined[part] = tuple(chain.from_iterable(self._listed.get(part, ())))
+        return self._joined[part]
 
     def in_order(self, nodes: Iterable[NodeProgress]) -> tuple[NodeProgress, ...]:
         """Some of these nodes in the order of the run."""
         return tuple(sorted(nodes, key=lambda node: self._place[node.name]))
 
     def __getitem__(self, name: NodeName) -> NodeProgress:
-        return self._all[self._place[name]]
+        number, at = divmod(self._place[name], _BLOCK)
+        return self._blocks[number][at]
 
     def __iter__(self) -> Iterator[NodeName]:
         return iter(self._place)
