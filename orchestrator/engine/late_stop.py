@@ -4,8 +4,8 @@ A host that has received a stop does it within `deadlines.stop`, and may not hav
 
 1. While it may be done soon, the node is in doubt (`Sight.DOUBT`) and the run waits.
 2. Then the node still lives the same life (`not_done`), or is back in another one that may have nothing to do
-   with the stop (`is_back`). The run continues, and remembers the stop: `NodeProgress.lost_stop`. A node of the
-   same life waits for its turn again, and is sent another stop in it (`sent_again`).
+   with the stop (`is_back`). The run continues, and remembers the stop: `NodeProgress.lost_stop`. In its next
+   turn the node is sent another stop (`sent_again`).
 3. If a node then goes down within `deadlines.stop`, the stop explains it (`explains`), and it is no second
    failure. The node joins the wave in progress and is only started (`took_down`, `joined`); the copies that
    were to go down with that stop are awaited. Meanwhile the lease's record lists the node (`may_be_done`), so
