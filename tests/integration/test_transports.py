@@ -895,7 +895,10 @@ def test_hosts_behind_two_jump_hosts_share_one_connection(way: Way, tmp_path: Pa
         log = (server.folder / "log").read_text()
         assert least <= log.count("Accepted publickey") <= most, log
     outer.signal_sessions(signal.SIGKILL)
-    assert way.run("echo again", address="es1", **changes) == CommandResult(exit=0, stdout="again\n")
+    again = way.run("echo again", address="es1", **changes)
+    if isinstance(again, Lost):  # it met the shared connection as that broke: it may have been carried out
+        again = way.run("echo again", address="es1", **changes)
+    assert again == CommandResult(exit=0, stdout="again\n")
 
 
 @remote_ways
