@@ -201,6 +201,17 @@ def test_an_output_that_is_full_is_named(console: Console) -> None:
     assert done.returncode == ExitCode.USAGE
 
 
+def test_a_closed_stream_is_no_defect(console: Console, subtests: pytest.Subtests) -> None:
+    """As of a job that is started with `>&-`."""
+    ended_run(console)
+    for line, code in (("history", ExitCode.DONE), ("explain bogus", ExitCode.USAGE)):
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            with subtests.test(line=line, closed=closed):
+                said = console.run(*line.split(), before=("sh", "-c", f'exec "$@" {closed}', "sh"))
+                assert said.code == code
+                assert "Traceback" not in said.err
+
+
 @pytest.mark.skipif(SHARED_FOLDER.exists(), reason=f"this machine has a state of its own in {SHARED_FOLDER}")
 def test_status_and_history_without_a_run_name_the_state(console: Console) -> None:
     """The usual place: a state file that is named and is not there is another error."""
