@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ExitCode
+from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.action import SettingChange
 from orchestrator.model.event import RestoreBegun, RunFinished, RunStarted
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, LeasePlace, Policy
 from orchestrator.runtime.identity import current_process
+from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.store import StateStore
 from tests.cli.console import Console, Said
 from tests.cli.runs import DEAD_PROCESS, entry, leave, record_of, started
@@ -131,6 +133,28 @@ def test_what_the_state_alone_lists_is_restored_too(scene: Scene, place: LeasePl
     assert (said.code, ENDED in said.err) == (ExitCode.DONE, True)
     assert scene.repairs() == [THEIRS]
     assert scene.store.lease("uuid").read() is None
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_record_stays_if_an_attempt_cannot_begin(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, left: bool
+) -> None:
+    """Another machine restores by it what this run changed, or the other one."""
+    scene.ended()
+    if left:
+        scene.left()
+
+    def append(*_: object) -> None:
+        raise JournalError("the disk is full")
+
+    monkeypatch.setattr(SqlJournal, "append", append)
+    said = scene.console.run("resume", OURS, "--yes")
+    assert (said.code, "the disk is full" in said.err) == (ExitCode.USAGE, True)
+    record = scene.store.lease("uuid").read()
+    assert isinstance(record, LeaseRecord)
+    assert (record.run == OURS) is not left
+    shown = scene.cluster.templates[max(scene.cluster.templates)]
+    assert (SPEED in str(shown)) is left
 
 
 @pytest.mark.parametrize("command", ["resume --yes", "restore"])
