@@ -30,11 +30,11 @@ from orchestrator.engine.state import (
     Failing,
     PhaseState,
     ProcessState,
-    RecoveringWave,
     RefusedAccess,
     RunState,
     Silence,
     Unrestored,
+    WaveBegun,
     members_missed,
     with_node,
 )
@@ -183,7 +183,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.StoodStill(seconds=seconds):
             return _stood_still(state, seconds, at)
         case WaveGaveWay():
-            return _gave_way(state)
+            return state.with_room()
         case Overlapping():
             return replace(state, overlapping=event)
         case ev.LeaseTaken() | ev.LeaseRegained():
@@ -320,12 +320,9 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
         state = replace(state, merging=replace(state.merging, settled=True))
     if new is Phase.GATED:
         # If the wave is neither finished nor made room, it is called off: nothing of it was taken down.
-        state = replace(state, wave=None, taken=state.taken if state.recovering else {})
+        state = replace(state, waves=state.recovering, taken=state.taken if state.recovering else {})
     if state.phase is Phase.GATED and new is Phase.REASSIGNED and state.recovering:
-        # Back to waiting for the latest wave that made room; one that was chosen is dropped.
-        *others, latest = state.recovering
-        state = replace(state, wave=latest.wave, wave_since=latest.since, recovering=tuple(others))
-        state = _called_off(state, since=None)
+        state = _called_off(state.waiting_again(), since=None)
     pending = all(node.phase is NodePhase.PENDING for node in state.wave_nodes)
     before_a_stop = state.phase is Phase.WITHHELD or (state.phase is Phase.DOWN and pending)
     if before_a_stop and new is Phase.REASSIGNED and state.process.called_off_since is None:
@@ -407,11 +404,12 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
     already = state.wave.nodes if state.wave and state.wave.number == event.wave.number else ()
     chosen = (_accounted_for(state.nodes[name], event) for name in event.wave.nodes if name not in already)
     nodes = (replace(node, goal=Goal.RESTART, reboots=0) for node in chosen)
-    state = replace(state, wave=event.wave, nodes=state.nodes.changed(*nodes))
+    begun = WaveBegun(wave=event.wave, since=state.wave_since if already else at)
+    state = replace(state, waves=(*state.recovering, begun), nodes=state.nodes.changed(*nodes))
     if already:
         return state
     process = replace(state.process, retries=0, retried_at=0.0, excused_since=None)
-    return replace(state, wave_since=at, process=process)
+    return replace(state, process=process)
 
 
 def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
@@ -469,20 +467,12 @@ def _not_waited_for(state: RunState, event: ev.NotWaitedFor) -> RunState:
     return replace(state, not_waited=not_waited, displaced=displaced)
 
 
-def _gave_way(state: RunState) -> RunState:
-    if state.wave is None:
-        return state
-    beside = RecoveringWave(wave=state.wave, since=state.wave_since)
-    return replace(state, recovering=(*state.recovering, beside), wave=None)
-
-
 def _wave_finished(state: RunState, number: int) -> RunState:
-    state = replace(state, waves_finished=state.waves_finished + 1)
-    others = tuple(one for one in state.recovering if one.wave.number != number)
-    wave = state.wave if len(others) < len(state.recovering) else None
+    waves = tuple(one for one in state.waves if one.wave.number != number)
+    state = replace(state, waves=waves, waves_finished=state.waves_finished + 1)
     # Nothing of a wave that is chosen in GATED is down yet.
-    over = not others and (wave is None or state.phase is Phase.GATED)
-    return replace(state, wave=wave, recovering=others, taken={} if over else state.taken)
+    over = not state.recovering and (state.wave is None or state.phase is Phase.GATED)
+    return replace(state, taken={}) if over else state
 
 
 # Nodes ------------------------------------

@@ -33,7 +33,7 @@ from orchestrator.engine.situation import (
     stand_down,
     wait,
 )
-from orchestrator.engine.state import RecoveringWave, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Moment, RetryFailed, RunHook
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
@@ -307,8 +307,7 @@ def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Ev
     here = state.in_phase
     if here.before is Phase.GATED and situation.now - here.since < HOLD_POLL_SECONDS:
         return ()  # holds on the next wave there do not count here: else the run could go back and forth
-    beside = (*state.recovering, RecoveringWave(wave=wave, since=state.wave_since))
-    after = replace(situation, state=replace(state, wave=None, recovering=beside))
+    after = replace(situation, state=state.with_room())
     following = next_wave_of(after, unread=_UNREAD)
     asked = (rule for rule in situation.kind.predicates if rule.name not in _UNREAD)
     rules = tuple(rule for rule in asked if rule.about_wave or rule.name in _BY_RECOVERY)
@@ -357,8 +356,7 @@ def fewest_awaited(state: RunState, missing: tuple[ShardCopy, ...]) -> int:
     """How many copies have to start before any wave can be done: those on their way to its nodes."""
     if not state.recovering:
         return len(missing)
-    waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
-    arriving = (sum(copy.node in wave.nodes for copy in missing) for wave in waves)
+    arriving = (sum(copy.node in one.wave.nodes for copy in missing) for one in state.waves)
     return min((count for count in arriving if count), default=len(missing))
 
 

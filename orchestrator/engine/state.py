@@ -55,11 +55,13 @@ CLUSTER: Final = NodeName("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveringWave:
-    """A wave that made room for the next while its copies were on their way."""
+class WaveBegun:
+    """A wave that was chosen and is not finished."""
 
     wave: Wave
     since: Instant  # when it was chosen
+    # with overlap: the next wave may begin beside it, while its copies are on their way
+    made_room: bool = False
 
 
 NOT_BEGUN: Final = ev.RunStarted(
@@ -206,14 +208,12 @@ class RunState:
     unrestored: Unrestored = field(default_factory=Unrestored)
     nodes: Nodes = field(default_factory=Nodes)  # every selected node, in the order of the run
     merging: Merging = field(default_factory=Merging)  # the indices that are merged before the first wave
-    wave: Wave | None = None  # the wave in progress, chosen at `wave_since`
-    wave_since: Instant = 0.0
+    # waves in progress, oldest first: all but the last have made room, and often that one too
+    waves: tuple[WaveBegun, ...] = ()
     waves_finished: int = 0
-    # waves before it that made room for it and still recover, oldest first
-    recovering: tuple[RecoveringWave, ...] = ()
     # what recovered at the last reading before the stop of the wave in progress; None where nothing was to
     overlapping: Overlapping | None = None
-    # by index uuid and shard number, what the wave in progress and those that recover took down
+    # by index uuid and shard number, what the waves in progress took down
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     # by index uuid and shard number, copies without a place that are not waited for
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -237,6 +237,35 @@ class RunState:
     def merges_left(self) -> str:
         """A note on merges that the run would leave behind now; empty for none."""
         return self.merging.left_by(self.command("resume"))
+
+    @property
+    def current(self) -> WaveBegun | None:
+        """The wave that the phase of the run is about; None between two waves."""
+        return self.waves[-1] if self.waves and not self.waves[-1].made_room else None
+
+    @property
+    def wave(self) -> Wave | None:
+        """Its nodes, and why they were chosen."""
+        return self.current.wave if self.current else None
+
+    @property
+    def wave_since(self) -> Instant:
+        """When it was chosen; 0 between two waves."""
+        return self.current.since if self.current else 0.0
+
+    @property
+    def recovering(self) -> tuple[WaveBegun, ...]:
+        """The waves before it that made room and still recover, oldest first."""
+        return tuple(one for one in self.waves if one.made_room)
+
+    def with_room(self) -> RunState:
+        """The same once the current wave has made room for the next."""
+        return replace(self, waves=tuple(replace(one, made_room=True) for one in self.waves))
+
+    def waiting_again(self) -> RunState:
+        """The same with the latest wave that made room as the current one; one that was chosen is dropped."""
+        *others, latest = self.recovering
+        return replace(self, waves=(*others, replace(latest, made_room=False)))
 
     @property
     def wave_nodes(self) -> tuple[NodeProgress, ...]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from orchestrator.engine import late_stop
 from orchestrator.engine.merge_state import doubted
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress, Nodes
-from orchestrator.engine.state import PhaseState, ProcessState, RunState
+from orchestrator.engine.state import PhaseState, ProcessState, RunState, WaveBegun
 from orchestrator.model.event import RestoreBegun, RunResumed
 from orchestrator.model.phase import Doubt, Goal, Installing, NodePhase, Phase, Verb
 from orchestrator.model.policy import Wave
@@ -93,20 +93,19 @@ def resumed(state: RunState, event: RunResumed, at: Instant) -> RunState:
     ours = tuple(node for node in state.in_turn if node.phase is not NodePhase.FAILED)
     if not ours:
         # Nothing is down or recovers by us: a wave that was chosen is chosen again, under all predicates.
-        return replace(state, phase=Phase.PREPARING, wave=None, recovering=(), overlapping=None, taken={})
-    if not (state.wave and {node.name for node in ours} <= set(state.wave.nodes)):
-        number = state.recovering[0].wave.number if state.recovering else state.waves_finished + 1
-        begun = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
+        return replace(state, phase=Phase.PREPARING, waves=(), overlapping=None, taken={})
+    current = state.current
+    if current is None or not {node.name for node in ours} <= set(current.wave.nodes):
         wave = Wave(
-            number=number,
+            number=state.recovering[0].wave.number if state.recovering else state.waves_finished + 1,
             nodes=tuple(node.name for node in ours),
             why="in progress when the run ended",
-            machines=tuple(machine for one in begun for machine in one.machines),
+            machines=tuple(machine for one in state.waves for machine in one.wave.machines),
         )
-        state = replace(state, wave=wave, wave_since=at)
+        current = WaveBegun(wave=wave, since=at)
     moving = any(node.phase in GOING_UP_OR_DOWN for node in ours)
     phase = Phase.DOWN if moving else Phase.REASSIGNED
-    return replace(state, phase=phase, recovering=(), overlapping=None)
+    return replace(state, phase=phase, waves=(current,), overlapping=None)
 
 
 def _taken_up(node: NodeProgress, event: RunResumed) -> NodeProgress:

@@ -41,6 +41,7 @@ from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from tests.simulation.play import cluster, policy
 from tests.simulation.program import Simulation
+from tests.states import state_with
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 RESUMED = RunResumed(operator="ann", host="bastion")
@@ -241,7 +242,7 @@ def test_what_remains_goes_by_the_forecast_and_the_pace() -> None:
     done = [back(ES2, 25.0), WaveFinished(number=1, seconds=30.0)]
     second = Wave(number=2, nodes=(ES3,), why="")
     nodes = state.nodes.changed(replace(state.nodes[ES2], phase=NodePhase.RECOVERED))
-    state = replace(state, wave=second, wave_since=100.0, nodes=nodes)
+    state = state_with(state, wave=second, wave_since=100.0, nodes=nodes)
     assert remaining(state, done, 110.0) == 30.0 + 20.0
     assert remaining(state, done, 400.0) == 30.0, "that of the later waves remains"
     beside = [WaveGaveWay(number=1, copies=1), *done]

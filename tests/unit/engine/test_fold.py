@@ -55,6 +55,7 @@ from orchestrator.model.phase import (
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.upgrade import InstallStep
 from tests.simulation.play import cluster, policy
+from tests.states import state_with
 from tests.unit.engine.asking import ES1, ES2, begun, evolved, with_node
 
 AT: Final = 1_000_001.0
@@ -289,7 +290,7 @@ def test_a_failed_node_waits_for_a_person() -> None:
 def _gave_way() -> RunState:
     """Wave 1 (es2) has made room; the run chooses again."""
     wave = Wave(number=1, nodes=(ES2,))
-    state = replace(_state(), phase=Phase.REASSIGNED, wave=wave, wave_since=1_000_000.0)
+    state = state_with(_state(), phase=Phase.REASSIGNED, wave=wave, wave_since=1_000_000.0)
     state = with_node(state, ES2, phase=REJOINED)
     return _after(state, WaveGaveWay(number=1, copies=3), *_steps(Phase.REASSIGNED, Phase.GATED))
 

@@ -26,7 +26,7 @@ from orchestrator.engine.recover import (
     makes_room,
 )
 from orchestrator.engine.situation import Decision, Situation
-from orchestrator.engine.state import Absence, RecoveringWave, RunState
+from orchestrator.engine.state import Absence, RunState, WaveBegun
 from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
     Event,
@@ -77,7 +77,7 @@ def _beside(phase: Phase = Phase.GATED, *, pending: bool = True, **fields: Any) 
     others = NodePhase.PENDING if pending else NodePhase.RECOVERED
     nodes = {name: replace(node, phase=others) for name, node in asked.state.nodes.items()}
     nodes[ES2] = replace(nodes[ES2], phase=NodePhase.REJOINED, owed=frozenset(), stopped_at=0.0)
-    beside = (RecoveringWave(wave=FIRST, since=0.0),)
+    beside = (WaveBegun(wave=FIRST, since=0.0, made_room=True),)
     return situation_of(asked, phase, **{"recovering": beside, "nodes": nodes, **fields})
 
 

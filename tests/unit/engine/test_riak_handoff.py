@@ -185,7 +185,7 @@ ACCEPTED: Final = (ActionSent(action=FORCE), ActionConfirmed(action=FORCE))
 REFUSED: Final = ActionFailed(action=FORCE, reason="sudo refuses it", in_doubt=False)
 HASTENED: Final = riak_policy(hasten_handoff=True)
 WAVE: Final = Wave(number=1, nodes=(TWO,), why="in order")
-STATE: Final = replace(
+STATE: Final = state_with(
     with_node(begun(ringed(), HASTENED), TWO, phase=NodePhase.REJOINED, stopped_at=10.0),
     phase=Phase.REASSIGNED,
     wave=WAVE,

@@ -42,6 +42,7 @@ from tests.fakes.riak_rings import claimed, in_blocks, names
 from tests.riak_transcripts import recorded
 from tests.simulation.gated import QUEUE
 from tests.simulation.ringed import FIVE, FOUR, ONE, THREE, TWO, riak_policy, ringed
+from tests.states import state_with
 from tests.unit.engine.asking import (
     evolved,
     hosting,
@@ -435,7 +436,7 @@ def test_a_wave_has_handed_back_though_others_hold_what_waited() -> None:
     """`FallbacksHome`: only what is new since the stop counts."""
     left = left_waiting(still())
     assert left is not None
-    state = replace(evolved(still().state, left), wave=Wave(number=1, nodes=(FIVE,)))
+    state = state_with(evolved(still().state, left), wave=Wave(number=1, nodes=(FIVE,)))
     assert home(state, view_of(still()), 10.0) is not None
     assert home(replace(state, handoff=WaitingHandoff()), view_of(still()), 10.0) is None
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.engine.situation import Decision
-from orchestrator.engine.state import NOT_BEGUN, RecoveringWave, RunState
+from orchestrator.engine.state import NOT_BEGUN, RunState, WaveBegun
 from orchestrator.model.action import (
     Purpose,
     SettingChange,
@@ -104,7 +104,7 @@ def beside() -> Screen:
     """The second node is down while the first still recovers."""
     waves = (Wave(number=1, nodes=(NodeName("es1"),)), Wave(number=2, nodes=(NodeName("es2"),)))
     state = samples.run_state(
-        wave=waves[1], recovering=(RecoveringWave(wave=waves[0], since=samples.t0 + 10.0),)
+        wave=waves[1], recovering=(WaveBegun(wave=waves[0], since=samples.t0 + 10.0, made_room=True),)
     )
     return screen_of(state, WAITS, now=samples.t0 + 120, seen=samples.seen_recovering())
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from orchestrator.cli.prompts import question
 from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.progress import NodeProgress
-from orchestrator.engine.state import RecoveringWave, RunState
+from orchestrator.engine.state import RunState, WaveBegun
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.action import NOT_ABSENT
 from orchestrator.model.cluster import NodeName
@@ -70,7 +70,7 @@ def statuses() -> Iterator[tuple[str, object]]:
     yield "alive", _status(running, alive=True)
     yield "suspended", _status(running, alive=True, suspended=4711)
     yield "ended", _status(ended, alive=True, suspended=4711)
-    before = RecoveringWave(wave=Wave(number=1, nodes=(ES3,)), since=T0 + 10.0)
+    before = WaveBegun(wave=Wave(number=1, nodes=(ES3,)), since=T0 + 10.0, made_room=True)
     beside = samples.run_state(recovering=(before,))
     yield "beside a wave that recovers", _status(beside, after=130, alive=True)
     nodes = {ES1: NodeProgress(name=ES1, phase=NodePhase.FAILED, failure="unit not found")}

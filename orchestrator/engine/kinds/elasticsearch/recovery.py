@@ -188,8 +188,7 @@ def missing_of_waves(
     missing: list[ShardCopy] = []
     metadata, table = view.metadata, view.shards
     has_a_place = places(state.begun.policy, view, settings)
-    waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
-    ours = {name for wave in waves for name in wave.nodes}
+    ours = {name for one in state.waves for name in one.wave.nodes}
     for (uuid, number), was in _awaited(state).items():
         index = metadata.get(uuid)
         if index is None:
