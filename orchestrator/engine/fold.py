@@ -11,9 +11,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from orchestrator.engine import late_stop, succession
+from orchestrator.engine import late_stop, memory, succession
 from orchestrator.engine.clock import STANDSTILL_SECONDS, UNWATCHED_SECONDS
 from orchestrator.engine.grid import check_node_step
+from orchestrator.engine.memory import (
+    Absence,
+    PhaseState,
+    ProcessState,
+)
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_run_step
 from orchestrator.engine.progress import (
@@ -24,52 +29,30 @@ from orchestrator.engine.progress import (
     Nodes,
     ShardTaken,
 )
-from orchestrator.engine.state import (
-    CLUSTER,
-    Absence,
-    Failing,
-    PhaseState,
-    ProcessState,
-    RefusedAccess,
-    RunState,
-    Silence,
-    Unrestored,
-    WaveBegun,
-    members_missed,
-    with_node,
-)
+from orchestrator.engine.state import RunState, Unrestored, WaveBegun, members_missed, with_node
 from orchestrator.errors import JournalError
-from orchestrator.holds import GATES_OPEN
 from orchestrator.model import event as ev
 from orchestrator.model.action import (
     Action,
     ForceHandoff,
     ForceMerge,
     Moment,
-    ProbeSettings,
     Purpose,
     RebootHost,
     RefreshIndex,
-    RetryFailed,
     RunHook,
     RunInstall,
     SettingChange,
     StartNode,
     StopNode,
     TuneHost,
-    WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionFailed,
     AlertsAtStart,
     BaselineRecorded,
-    GateClosed,
-    GateOpened,
-    GatesPassed,
-    Hold,
     Overlapping,
-    Surrounding,
     WaveGaveWay,
 )
 from orchestrator.model.observation import MissingCopy
@@ -92,22 +75,17 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.work_event import (
-    AccessGranted,
-    AccessRefused,
-    Answered,
-    FellSilent,
     HandoffLeftWaiting,
     HandoffWaits,
-    HostEvent,
     IndexMerged,
     InstallEnded,
     MergeBegun,
     MergeDue,
     MergeWarned,
+    Note,
     NotHastened,
+    Remembered,
     StartFailed,
-    TuningApplied,
-    TuningMissed,
     Upgraded,
     UpgradeMissed,
     WritesRead,
@@ -186,33 +164,18 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return state.with_room()
         case Overlapping():
             return replace(state, overlapping=event)
-        case ev.LeaseTaken() | ev.LeaseRegained():
-            return replace(state, process=replace(state.process, lease_lost=None))
-        case ev.LeaseLost(reason=reason):
-            return replace(state, process=replace(state.process, lease_lost=reason))
         case ev.Deposed():
             # From here on the successor restores all unrestored settings.
             return replace(state, unrestored=Unrestored(), process=replace(state.process, deposed=event))
         case ev.MembersMissed():
             return members_missed(state, event, at)
-        case StartFailed() | FellSilent() | Answered() | AccessRefused() | AccessGranted():
-            return _of_host(state, event, at)
-        case ev.RedExcused(count=count):
-            since = state.process.excused_since if state.process.excused_since is not None else at
-            return replace(state, process=replace(state.process, excused_since=since if count else None))
-        case ev.SecondFailure(what=what):
-            return replace(state, process=replace(state.process, second_failure=what))
+        case StartFailed(node=node):
+            return with_node(state, node, start_failed=event)
         case ev.HookUnproven(node=node, number=number):
             owed = state.nodes[node].owed | {Owed(work=Work.HOOK, number=number)}
             return with_node(state, node, owed=owed, unproven=None)
         case InstallEnded() | Upgraded() | UpgradeMissed():
             return _of_upgrade(state, event, at)
-        case ev.Requested(request=request, by=by):
-            request = max(state.process.request, request)
-            return replace(state, process=replace(state.process, request=request, requested_by=by))
-        case ev.StandingDown():
-            process = replace(state.process, standing_down=event, held_by=state.in_phase.holds)
-            return replace(state, process=process)
         case (
             ev.SettingChanged()
             | ev.SettingRestored()
@@ -222,23 +185,14 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             | ev.VotingRestored()
         ):
             return replace(state, unrestored=_of_changes(state.unrestored, event, at))
-        case Hold() | ev.HoldsCleared() | GateClosed() | GateOpened() | ev.GoodReading() | ev.FallbacksHome():
-            return replace(state, in_phase=_of_phase(state.in_phase, event, at))
         case AlertsAtStart(gate=gate, alerts=alerts):
             return replace(state, alerts_at_start={**state.alerts_at_start, gate: alerts})
         case WritesRead() | MergeWarned() | MergeDue() | MergeBegun() | IndexMerged():
             return replace(state, merging=evolve_merging(state.merging, event, at))
-        case (
-            ev.NodeRecovered()
-            | ev.OwedAgain()
-            | ev.ClusterSampled()
-            | ev.ForeseenNotToReturn()
-            | ev.StoodDown()
-            | GatesPassed()
-            | TuningApplied()
-            | TuningMissed()
-            | Surrounding()
-        ):
+        case Remembered():
+            process, here = memory.remembered(state.process, state.in_phase, event, at)
+            return replace(state, process=process, in_phase=here)
+        case Note():
             return state
         case _:
             assert_never(event)
@@ -288,26 +242,6 @@ def _finished(state: RunState, event: ev.RunFinished) -> RunState:
     canary = state.begun.policy.pause_after
     looked_at = event.outcome is Outcome.PAUSED and canary is not None and state.recovered >= canary
     return replace(state, outcome=event.outcome, message=event.message, paused=state.paused or looked_at)
-
-
-def _of_host(state: RunState, event: HostEvent, at: Instant) -> RunState:
-    if isinstance(event, StartFailed):
-        return with_node(state, event.node, start_failed=event)
-    if isinstance(event, AccessRefused):
-        refused = RefusedAccess(refusal=event.refusal, since=at, reading=event.reading)
-        return replace(state, process=replace(state.process, refused=refused))
-    if isinstance(event, AccessGranted):
-        return replace(state, process=replace(state.process, refused=None))
-    names = event.nodes or (CLUSTER,)
-    silent = {name: one for name, one in state.process.silent.items() if name not in names}
-    match event:
-        case FellSilent(seconds=seconds, why=why):
-            silent |= dict.fromkeys(names, Silence(since=at - seconds, why=why))
-        case Answered(slowly=True, seconds=seconds):
-            silent |= dict.fromkeys(names, Silence(since=at, took=seconds))
-        case Answered():
-            pass
-    return replace(state, process=replace(state.process, silent=silent))
 
 
 # Phases ------------------------------------
@@ -575,8 +509,7 @@ def _of_upgrade(state: RunState, event: InstallEnded | Upgraded | UpgradeMissed,
 
 
 def _sent(state: RunState, action: Action, at: Instant) -> RunState:
-    process = replace(state.process, in_flight=(*state.process.in_flight, action), acted_at=at)
-    state = replace(state, process=process)
+    state = replace(state, process=memory.sent(state.process, action, at))
     match action:
         case StopNode(node=name):
             node = late_stop.sent_again(state.nodes[name], state.taken)
@@ -603,12 +536,12 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
         case RunInstall(node=name, number=number, ticket=ticket):
             node = state.nodes[name]
             again = node.install is not None and node.install.ticket == ticket
-            sent = Installing(number=number, ticket=ticket, since=at)
+            begun = Installing(number=number, ticket=ticket, since=at)
             return with_node(
                 state,
                 name,
                 unproven=None,
-                install=sent,
+                install=begun,
                 installs=node.installs if again else node.installs + 1,
             )
         case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
@@ -616,9 +549,6 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return with_node(state, name, ready=frozenset())
         case ForceHandoff():
             return replace(state, in_phase=replace(state.in_phase, usual_pace=False))
-        case RetryFailed():
-            process = replace(process, retries=process.retries + 1, retried_at=at)
-            return replace(state, process=process)
         case ForceMerge(index_uuid=uuid) if uuid in state.merging.indices:
             asked = state.merging.indices[uuid].asked + 1
             merging = with_index(state.merging, uuid, asked=asked, asked_at=at, refreshed_at=None)
@@ -628,17 +558,7 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
 
 
 def _landed(state: RunState, outcome: ev.ActionConfirmed | ActionFailed, at: Instant) -> RunState:
-    flying, here = list(state.process.in_flight), state.in_phase
-    if outcome.action in flying:
-        flying.remove(outcome.action)
-    since = state.failing_since(outcome.action)
-    failing = tuple(one for one in here.failing if one.last.action != outcome.action)
-    if isinstance(outcome, ActionFailed):
-        again = Failing(last=outcome, since=at if since is None else since)
-        here = replace(here, failing=(*failing, again))
-    else:
-        here = replace(here, failing=failing, confirmed=(*here.confirmed, outcome.action))
-    process = replace(state.process, in_flight=tuple(flying), acted_at=at)
+    process, here = memory.landed(state.process, state.in_phase, outcome, at)
     return replace(state, process=process, in_phase=here)
 
 
@@ -656,8 +576,6 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
             return _hook_ran(state, action, at)
         case RefreshIndex(index_uuid=uuid):
             return replace(state, merging=with_index(state.merging, uuid, refreshed_at=at))
-        case ProbeSettings():
-            return replace(state, process=replace(state.process, probed=True, probes=0))
         case _:
             return state
 
@@ -704,11 +622,6 @@ def _failed(state: RunState, event: ActionFailed, at: Instant) -> RunState:
             # The step that was in doubt before may still end, and may be why this one is refused.
             node = state.nodes[name]
             return with_node(state, name, install=None, lost_install=node.lost_install or node.install)
-        case ProbeSettings():
-            process = replace(state.process, probed=False, probes=state.process.probes + 1)
-            return replace(state, process=process)
-        case WriteSettings() if not (event.in_doubt or event.unsent):
-            return replace(state, process=replace(state.process, probed=None, probes=0))
         case _:
             return state
 
@@ -719,47 +632,3 @@ def _doubted(state: RunState, name: NodeName, at: Instant) -> RunState:
     if doubt is None:
         return state
     return with_node(state, name, doubt=Doubt(verb=doubt.verb, since=at, heard=doubt.heard))
-
-
-# What holds the run ------------------------------------
-
-
-def _of_phase(
-    here: PhaseState,
-    event: Hold | ev.HoldsCleared | GateClosed | GateOpened | ev.GoodReading | ev.FallbacksHome,
-    at: Instant,
-) -> PhaseState:
-    """Predicates and gates have limits of their own: each counts from the first one that held."""
-    match event:
-        case Hold():
-            since = here.holding_since if here.holding_since is not None else at
-            return replace(here, holds=_with(here.holds, event), holding_since=since)
-        case ev.HoldsCleared(but_gates=True):
-            return replace(here, holds=_gates_closed(here.holds), holding_since=None)
-        case ev.HoldsCleared():
-            return replace(here, holds=(), holding_since=None, gates_closed_since=None)
-        case GateClosed(gate=gate, evidence=evidence):
-            since = here.gates_closed_since if here.gates_closed_since is not None else at
-            hold = Hold(predicate=GATES_OPEN, subject=gate, evidence=evidence)
-            return replace(here, holds=_with(here.holds, hold), gates_closed_since=since)
-        case GateOpened(gate=gate):
-            left = tuple(h for h in here.holds if (h.predicate, h.subject) != (GATES_OPEN, gate))
-            closed_since = here.gates_closed_since if _gates_closed(left) else None
-            return replace(here, holds=left, gates_closed_since=closed_since)
-        case ev.GoodReading(count=count):
-            return replace(here, good_readings=count)
-        case ev.FallbacksHome():
-            return replace(here, home=True)
-
-
-def _with(holds: tuple[Hold, ...], hold: Hold) -> tuple[Hold, ...]:
-    others = (
-        h
-        for h in holds
-        if h.predicate != hold.predicate or (h.predicate == GATES_OPEN and h.subject != hold.subject)
-    )
-    return (*others, hold)
-
-
-def _gates_closed(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
-    return tuple(hold for hold in holds if hold.predicate == GATES_OPEN)

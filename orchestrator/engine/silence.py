@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.engine.kinds.predicates import by_same_reason
-from orchestrator.engine.state import CLUSTER, RunState
+from orchestrator.engine.memory import CLUSTER
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import Answered, FellSilent

@@ -17,9 +17,10 @@ from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import gates_are_asked
 from orchestrator.engine.kinds.kind import KindOfCluster, kind_of
 from orchestrator.engine.limits import Limit
+from orchestrator.engine.memory import Absence
 from orchestrator.engine.phases import READS, Hosts
 from orchestrator.engine.progress import Mark, NodeProgress
-from orchestrator.engine.state import Absence, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, HostAction, RunHook, RunInstall
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionSent, Event, Hold, Record, StandingDown, run_phase

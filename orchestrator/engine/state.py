@@ -6,52 +6,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from orchestrator.engine.clock import Clock
+from orchestrator.engine.memory import Absence, PhaseState, ProcessState
 from orchestrator.engine.merge_state import Merging
 from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress, Nodes, ShardTaken
 from orchestrator.model import event as ev
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, Overlapping, ReplicasAdded
+from orchestrator.model.event import ActionFailed, BaselineRecorded, Overlapping, ReplicasAdded
 from orchestrator.model.observation import Level
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy, Wave
-from orchestrator.model.reading import Instant, Refusal, Seconds
+from orchestrator.model.reading import Instant
 from orchestrator.model.work_event import HandoffLeftWaiting, HandoffWaits, WaitingPartition
 from orchestrator.next_command import next_command
 
 SettingKey = tuple[Level, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absence:
-    """A member of the baseline that the master does not list."""
-
-    since: Instant  # the first reading without it
-    readings: int = 1  # in a row, counted up to `settle_consecutive`
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """A host, or the cluster, that does not answer, or answers slowly."""
-
-    since: Instant  # when the first reading was sent that has no answer; of a slow one, when it answered
-    why: str = ""  # how the reading failed; empty while it still waits
-    # of a slow one, the seconds of its last answer; None while there is no answer
-    took: Seconds | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedAccess:
-    """Credentials that the cluster refuses."""
-
-    refusal: Refusal
-    since: Instant  # when that was first seen
-    reading: bool  # whether the cluster cannot be read because of it
-
-
-CLUSTER: Final = NodeName("")
-"""The cluster's endpoints, among the hosts of nodes that answer or do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,72 +67,6 @@ class Unrestored:
     def in_order(self) -> tuple[tuple[SettingKey, SettingChange], ...]:
         """The settings in a fixed order."""
         return tuple(sorted(self.settings.items(), key=lambda one: (one[0][0].value, one[0][1])))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessState:
-    """What a new process forgets: it begins with a fresh one."""
-
-    started: Instant = 0.0  # when the process began its work on the run
-    clock: Clock = field(default_factory=Clock)  # by which limits count
-    resumed: bool = False  # it resumed a run that another process began
-    restoring: bool = False  # only a stand-down is wanted (`restore`, takeover)
-    # sent, and its outcome not recorded yet; after a crash these are in doubt
-    in_flight: tuple[Action, ...] = ()
-    acted_at: Instant = 0.0  # when the last verb was sent or its outcome recorded: an older reading is stale
-    # an update that changes nothing was accepted; None before the first, and after a refused one
-    probed: bool | None = None
-    probes: int = 0  # settings updates without a change that were refused in a row
-    # members of the baseline that the last readings did not list
-    absent: Mapping[NodeName, Absence] = field(default_factory=dict)
-    # nodes whose hosts do not answer, or slowly; CLUSTER is the cluster
-    silent: Mapping[NodeName, Silence] = field(default_factory=dict)
-    refused: RefusedAccess | None = None  # credentials that the cluster refuses; None while it accepts them
-    # since when every wave was called off at its last reading; None once one stops
-    called_off_since: Instant | None = None
-    excused_since: Instant | None = None  # since when red shards are excused for a moment; None while none is
-    retries: int = 0  # `retry_failed` calls of this wave; `retried_at` the last of them
-    retried_at: Instant = 0.0
-    request: Request = Request.NONE
-    requested_by: str = ""
-    lease_lost: str | None = None  # why the lease is not held; None while it is
-    # the run that took the lease over from this living one; None while it holds its lease
-    deposed: ev.Deposed | None = None
-    second_failure: str | None = None
-    # why, how it will have ended, and which nodes had used up their time; None before
-    standing_down: ev.StandingDown | None = None
-    held_by: tuple[Hold, ...] = ()  # what held the run when it began to stand down, which ends all holds
-    state: str = ""  # the state database, as after `--state`; empty for the usual place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failing:
-    """A verb that failed and was not confirmed since."""
-
-    last: ActionFailed  # how it failed the last time
-    since: Instant  # its first failure in a row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseState:
-    """What a new phase of the run forgets, and a new process too: each begins with a fresh one."""
-
-    since: Instant = 0.0  # when the phase was entered; every deadline counts from such a moment
-    before: Phase | None = None  # the phase before it; None in a new process
-    confirmed: tuple[Action, ...] = ()  # verbs that were confirmed
-    failing: tuple[Failing, ...] = ()  # verbs that failed, the latest last
-    good_readings: int = 0  # in a row
-    home: bool = False  # whether what others held for the wave was seen to be handed back; of Riak
-    usual_pace: bool = False  # handoff that the playbook wants hastened is waited for without that; of Riak
-    holds: tuple[Hold, ...] = ()  # predicates that are not met, and gates that are closed
-    holding_since: Instant | None = None  # when the run began to hold, None while nothing but gates holds
-    # since when at least one gate has been closed, None while all are open
-    gates_closed_since: Instant | None = None
-
-    @property
-    def failed(self) -> tuple[ActionFailed, ...]:
-        """How verbs failed, the latest last."""
-        return tuple(failing.last for failing in self.failing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +244,7 @@ class RunState:
 
     def failing_since(self, action: Action) -> Instant | None:
         """The first of its failures in a row since the phase was entered; None when it did not fail."""
-        return next((one.since for one in self.in_phase.failing if one.last.action == action), None)
+        return self.in_phase.failing_since(action)
 
 
 def members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> RunState:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.engine import late_stop
+from orchestrator.engine.memory import PhaseState, ProcessState
 from orchestrator.engine.merge_state import doubted
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress, Nodes
-from orchestrator.engine.state import PhaseState, ProcessState, RunState, WaveBegun
+from orchestrator.engine.state import RunState, WaveBegun
 from orchestrator.model.event import RestoreBegun, RunResumed
 from orchestrator.model.phase import Doubt, Goal, Installing, NodePhase, Phase, Verb
 from orchestrator.model.policy import Wave

@@ -1,6 +1,7 @@
 """Events of the journal: a closed, versioned union.
 
-The state of a run is a fold over these events (`engine/fold.py`), and every view is derived from them. A
+The state of a run is a fold over these events (`engine/fold.py`), and every view is derived from them. An
+event that is a `Note` changes nothing in it, and one that is `Remembered` only what its process knows. A
 field name that is a Python keyword has a trailing underscore here and none in JSON (`from_` is `from`).
 """
 
@@ -18,13 +19,21 @@ from orchestrator.model.phase import HooksOf, NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.prediction import Forecast
 from orchestrator.model.reading import Instant, Refusal, Seconds
-from orchestrator.model.work_event import HandoffEvent, HostEvent, MergeEvent, TuningEvent, UpgradeEvent
+from orchestrator.model.work_event import (
+    HandoffEvent,
+    HostEvent,
+    MergeEvent,
+    Note,
+    Remembered,
+    TuningEvent,
+    UpgradeEvent,
+)
 
 # The lease ------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTaken:
+class LeaseTaken(Remembered):
     """The run holds the lease."""
 
     epoch: int  # of the lease; it begins at 1 again after a release, and orders nothing
@@ -39,7 +48,7 @@ class LeaseTaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseLost:
+class LeaseLost(Remembered):
     """The lease is lost. No node is stopped any more; starts and restores continue."""
 
     reason: str
@@ -47,7 +56,7 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRegained:
+class LeaseRegained(Remembered):
     """A lease that could not be refreshed for a while is held again. Stops are possible."""
 
     holder: str
@@ -79,7 +88,7 @@ LeaseEvent: TypeAlias = LeaseTaken | LeaseLost | LeaseRegained | Deposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateClosed:
+class GateClosed(Remembered):
     """A gate is closed or (not `readable`) cannot be read, which counts as closed. No node is stopped.
 
     A gate that alerts close has another such event when these alerts change.
@@ -95,7 +104,7 @@ class GateClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateOpened:
+class GateOpened(Remembered):
     """A closed gate has opened and no longer holds the run."""
 
     gate: str
@@ -115,7 +124,7 @@ class AlertsAtStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatesPassed:
+class GatesPassed(Note):
     """All gates were open at the last reading before a stop. Contains each gate's evidence by name."""
 
     gates: Mapping[str, str]
@@ -163,8 +172,8 @@ class Overlapping:
 # ------------------------------------
 
 
-class Surrounding:
-    """What these events have in common: the run itself is as it was."""
+class Surrounding(Note):
+    """What happened around the run, which is as it was."""
 
     __slots__ = ()
 
@@ -414,7 +423,7 @@ class ActionFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(Remembered):
     """A predicate is not met: its name, its subjects and the evidence."""
 
     predicate: str
@@ -437,7 +446,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldsCleared:
+class HoldsCleared(Remembered):
     """No predicate holds the run any more, or (`but_gates`) only closed gates do."""
 
     but_gates: bool = False
@@ -445,7 +454,7 @@ class HoldsCleared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoodReading:
+class GoodReading(Remembered):
     """One more good reading in a row after the wave's return (0 = the row was interrupted, and why)."""
 
     count: int
@@ -462,7 +471,7 @@ class Rescued:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecondFailure:
+class SecondFailure(Remembered):
     """Something outside the wave failed while its nodes were down or recovering."""
 
     what: str
@@ -502,7 +511,7 @@ class NotWaitedFor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeseenNotToReturn:
+class ForeseenNotToReturn(Note):
     """Copies that the wave takes down and the cluster will not allocate again, as things are before it."""
 
     shards: tuple[MissingCopy, ...]
@@ -511,7 +520,7 @@ class ForeseenNotToReturn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FallbacksHome:
+class FallbacksHome(Remembered):
     """Riak: the wave's data was handed back, after this many seconds. Its own fallbacks may still wait."""
 
     number: int
@@ -520,7 +529,7 @@ class FallbacksHome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedExcused:
+class RedExcused(Remembered):
     """Shards without a started copy that may get one in a moment (`count` 0: none any more).
 
     They were reopened or restored, or the wave is back and recovers.
@@ -555,7 +564,7 @@ class StoodStill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSampled:
+class ClusterSampled(Note):
     """The health of the cluster in one reading, by its routing table: recorded when it changes.
 
     It is for the report alone. The number of samples is bounded, and a run on Riak has none.
@@ -588,7 +597,7 @@ class HookUnproven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwedAgain:
+class OwedAgain(Note):
     """A node is up in a new incarnation and still has owed work, so it gets another turn."""
 
     node: NodeName
@@ -598,7 +607,7 @@ class OwedAgain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRecovered:
+class NodeRecovered(Note):
     """A node is back with all its copies. Riak: with all its vnodes, and handoff is done.
 
     `seconds` counts from its stop to this event.
@@ -622,7 +631,7 @@ class WaveFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
+class Requested(Remembered):
     """A person asked the run to pause or to stop: who and how."""
 
     request: Request
@@ -643,7 +652,7 @@ def asked_to_stop(by: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandingDown:
+class StandingDown(Remembered):
     """The run stands down: why, and its outcome once everything is restored."""
 
     reason: str
@@ -667,7 +676,7 @@ class StandingDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoodDown:
+class StoodDown(Note):
     """Everything is restored, or `left` lists the unrestored changes."""
 
     outcome: Outcome

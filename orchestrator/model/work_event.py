@@ -13,6 +13,18 @@ from orchestrator.model.tuning import OnFailure
 from orchestrator.model.upgrade import InstallState
 
 
+class Note:
+    """An event for people: the state of the run is as it was."""
+
+    __slots__ = ()
+
+
+class Remembered:
+    """An event that only the process remembers which wrote it: `resume` begins without it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFailed:
     """The service of a node ended by itself after its start. The start may be sent again."""
@@ -24,7 +36,7 @@ class StartFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FellSilent:
+class FellSilent(Remembered):
     """Hosts, or the cluster, did not answer a reading, or have not answered it yet."""
 
     nodes: tuple[NodeName, ...]  # those whose hosts do not answer; empty if the cluster does not
@@ -34,7 +46,7 @@ class FellSilent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(Remembered):
     """Hosts, or the cluster, answer again; or they answer slowly."""
 
     nodes: tuple[NodeName, ...]  # those whose hosts answer; empty if it is the cluster
@@ -44,7 +56,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRefused:
+class AccessRefused(Remembered):
     """The cluster refuses the credentials of the run, or a request that the run needs."""
 
     refusal: Refusal  # the credentials, the node that refuses them, and the source of their secret
@@ -53,7 +65,7 @@ class AccessRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessGranted:
+class AccessGranted(Remembered):
     """The cluster accepts the credentials again."""
 
     seconds: Seconds  # how long it refused them
@@ -66,7 +78,7 @@ HostEvent: TypeAlias = StartFailed | FellSilent | Answered | AccessRefused | Acc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningApplied:
+class TuningApplied(Note):
     """A tunable was set while the node was down, and read again."""
 
     node: NodeName
@@ -77,7 +89,7 @@ class TuningApplied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningMissed:
+class TuningMissed(Note):
     """A tunable could not be read or set. The node is started anyway."""
 
     node: NodeName

@@ -15,10 +15,11 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from orchestrator.daemons import MAX_AT_ONCE, Daemons
 from orchestrator.engine.clock import STANDSTILL_SECONDS
+from orchestrator.engine.memory import CLUSTER
 from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.silence import Heard
 from orchestrator.engine.situation import LOOK_AGAIN, Decision, needed
-from orchestrator.engine.state import CLUSTER, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.engine.work import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView

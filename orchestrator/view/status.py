@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.engine.left_over import grouped, texts
+from orchestrator.engine.memory import ProcessState
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.state import ProcessState, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request

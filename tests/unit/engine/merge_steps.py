@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.engine.memory import Failing
 from orchestrator.engine.merge_state import MergeProgress, Merging
-from orchestrator.engine.state import Failing, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceMerge, SetIndexSettings, StopNode
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, RunFinished, StandingDown
 from orchestrator.model.merging import LoaderSettings, MergePolicy, MergeTarget, Writes

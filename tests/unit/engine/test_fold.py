@@ -54,9 +54,11 @@ from orchestrator.model.phase import (
 )
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.upgrade import InstallStep
+from orchestrator.model.work_event import Note, Remembered
 from tests.simulation.play import cluster, policy
 from tests.states import state_with
 from tests.unit.engine.asking import ES1, ES2, begun, evolved, with_node
+from tests.unit.view import samples
 
 AT: Final = 1_000_001.0
 RESUMED: Final = RunResumed(operator="ann", host="b")
@@ -437,3 +439,13 @@ def test_what_held_the_run_is_known_until_it_is_resumed() -> None:
     state = _after(_state(), hold, down, run_phase(Phase.PREPARING, Phase.STANDING_DOWN))
     assert (state.in_phase.holds, state.process.held_by) == ((), (hold,))
     assert _after(state, RESUMED).process.held_by == ()
+
+
+def test_resume_begins_without_what_only_a_process_remembers(subtests: pytest.Subtests) -> None:
+    examples = samples.examples()
+    for event in (one for one in examples if isinstance(one, Remembered)):
+        with subtests.test(event.event):
+            assert _after(_state(), event, RESUMED) == _after(_state(), RESUMED)
+    for event in (one for one in examples if isinstance(one, Note)):
+        with subtests.test(event.event):
+            assert _after(_state(), event) == _state()

@@ -10,9 +10,10 @@ import pytest
 from orchestrator.engine import limits, refusals
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.limits import Limit
+from orchestrator.engine.memory import Absence, Failing, RefusedAccess
 from orchestrator.engine.merge_state import Merging
 from orchestrator.engine.progress import LostStop
-from orchestrator.engine.state import Absence, Failing, RefusedAccess, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     Action,
     Flush,

@@ -12,10 +12,10 @@ import pytest
 
 from orchestrator.engine import late_stop
 from orchestrator.engine.grid import GRIDS, NODE_STEPS, Move, Sight
+from orchestrator.engine.memory import Absence
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, LostStop, NodeProgress
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import Absence
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, StartNode
 from orchestrator.model.event import RunResumed

@@ -27,8 +27,8 @@ from orchestrator.engine.kinds.predicates import (
     hold_in_words,
     holds,
 )
+from orchestrator.engine.memory import Failing
 from orchestrator.engine.progress import ShardTaken
-from orchestrator.engine.state import Failing
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy, ShardId

@@ -17,6 +17,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     shortfall,
     taken_by,
 )
+from orchestrator.engine.memory import Absence
 from orchestrator.engine.node import RETURNS
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.recover import (
@@ -26,7 +27,7 @@ from orchestrator.engine.recover import (
     makes_room,
 )
 from orchestrator.engine.situation import Decision, Situation
-from orchestrator.engine.state import Absence, RunState, WaveBegun
+from orchestrator.engine.state import RunState, WaveBegun
 from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
     Event,

@@ -24,7 +24,8 @@ from orchestrator.engine.kinds.riak.recovery import (
     unsettled,
     unstarted,
 )
-from orchestrator.engine.state import Failing, RunState
+from orchestrator.engine.memory import Failing
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, Purpose
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (

@@ -9,8 +9,9 @@ import pytest
 from orchestrator.engine import silence
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.predicates import by_reason, by_same_reason
+from orchestrator.engine.memory import CLUSTER
 from orchestrator.engine.silence import Heard
-from orchestrator.engine.state import CLUSTER, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, Record
 from orchestrator.model.work_event import Answered, FellSilent

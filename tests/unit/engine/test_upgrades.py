@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.engine import upgrade, work
 from orchestrator.engine.kinds.predicates import Question
+from orchestrator.engine.memory import Failing
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import NodeStep, Situation
-from orchestrator.engine.state import Failing
 from orchestrator.model.action import RunInstall
 from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import HostView

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engine.memory import CLUSTER
 from orchestrator.engine.silence import Heard
-from orchestrator.engine.state import CLUSTER
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
