@@ -91,7 +91,7 @@ def find_or_start(folder: Path, start: Start, *, kept: int = KEPT) -> tuple[Atte
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(folder) as lock:
             earlier = attempts(folder)
-            if earlier and _stands(earlier[-1]):
+            if earlier and _needs_no_start(earlier[-1]):
                 return earlier[-1], False
             for old in earlier:
                 old.state.unlink(missing_ok=True)
@@ -106,7 +106,7 @@ def find_or_start(folder: Path, start: Start, *, kept: int = KEPT) -> tuple[Atte
         raise AttemptError(f"orchestrate cannot be started from {folder}: {error}") from error
 
 
-def _stands(last: Attempt) -> bool:
+def _needs_no_start(last: Attempt) -> bool:
     """Whether no new start is needed: it runs, or its end was not reported to a task yet.
 
     An end is unreported when the worker died meanwhile. An end without a summary cannot be reported.

@@ -55,7 +55,7 @@ NO_RECORD_SECONDS: Final = 60
 _HELD: Final = "not done: the lock of this node on its host is held by"
 _HELD_BY: Final = re.compile(rf"^{_HELD} its (\S+) since (\S+) \(pid (\d+)\)", re.MULTILINE)
 _RUNS: Final = "it runs already: nothing was started"
-_GOES_ON: Final = "the command has not ended, but the service runs: the command is left running"
+_LEFT_RUNNING: Final = "the command has not ended, but the service runs: the command is left running"
 _NO_LOCK: Final = "not done: no lock can be taken on this host"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.@-]")
 
@@ -197,7 +197,7 @@ def was_not_run(output: str) -> bool:
 
 def needed_nothing(output: str) -> bool:
     """Whether the service already ran: a start was not needed, or its command was allowed to continue."""
-    return output.strip().splitlines()[-1:] in ([_RUNS], [_GOES_ON])
+    return output.strip().splitlines()[-1:] in ([_RUNS], [_LEFT_RUNNING])
 
 
 def _names(settings: HostSettings) -> str:
@@ -350,7 +350,7 @@ case $over/$code in
     /{script.TIMEOUT_EXIT}) while is_at_work; do sleep 1; done ;;
 esac
 case $over/$code in
-    yes/*) echo '{_GOES_ON}'; code=0 ;;
+    yes/*) echo '{_LEFT_RUNNING}'; code=0 ;;
     /{script.TIMEOUT_EXIT}) echo "the command was ended at its limit of $limit s" ;;
 esac
 [ -z "$lock" ] || : >"$lock"

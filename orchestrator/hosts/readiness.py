@@ -147,5 +147,5 @@ def _said(answer: Section) -> str:
 def _keystore(answer: Section | None) -> bool | None:
     """By the tool's own words: its exit code says "no password" as well as "not allowed to read"."""
     said = [] if answer is None else answer.text.lower().splitlines()
-    told = ["not password-protected" not in line for line in said if "password-protected" in line]
-    return any(told) if told else None
+    found = ["not password-protected" not in line for line in said if "password-protected" in line]
+    return any(found) if found else None

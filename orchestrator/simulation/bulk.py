@@ -58,14 +58,14 @@ def _index(world: World, index: SimIndex) -> BulkIndex:
                     committed=None if world.ways.keeps_merges else segments.committed(shard, copy.node),
                 )
             )
-    told = world.forced.task_list
+    has_a_list = world.forced.task_list
     return BulkIndex(
         name=index.name,
         uuid=index.uuid,
         copies=tuple(copies),
         writes=segments.writes(world, index),
-        tasks=len(merges.of(world, index.uuid)) if told else 0,
-        tasks_known=told,
+        tasks=len(merges.of(world, index.uuid)) if has_a_list else 0,
+        tasks_known=has_a_list,
         merging=sum(1 for _ in merges.at_work(world, index.uuid)),
         replicas=index.replicas,
         refresh_interval=index.refresh_interval,

@@ -105,18 +105,18 @@ def lacking(node: SimNode, policy: Policy, began: Instant, *, by_others: bool = 
     """
     if policy.upgrade is None:
         return []
-    name, told = node.name, []
+    name, wrong = node.name, []
     if node.version != policy.upgrade.target:
-        told.append(f"{name} runs {node.version}")
+        wrong.append(f"{name} runs {node.version}")
     for number in range(len(policy.upgrade.install)):
         ever = [fact for fact in node.facts if fact.what == f"installed {number}"]
         ends = [fact for fact in ever if fact.at >= began]
         if not ever and not by_others and not any(fact.what == _FOUND for fact in node.facts):
-            told.append(f"install step {number} never ran on {name}")
+            wrong.append(f"install step {number} never ran on {name}")
         known = policy.upgrade.installed is not None
         times = len(ends) if known else max(Counter(fact.by for fact in ends).values(), default=0)
         if times > 1:
-            told.append(f"install step {number} ran {times} times on {name}")
+            wrong.append(f"install step {number} ran {times} times on {name}")
         if ends and ends[-1].at > node.began:
-            told.append(f"{name} began before its install step {number} ended")
-    return told
+            wrong.append(f"{name} began before its install step {number} ended")
+    return wrong

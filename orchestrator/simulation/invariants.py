@@ -50,7 +50,7 @@ from orchestrator.model.tuning import BOOT
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.work_event import InstallEnded, TuningApplied, TuningMissed, Upgraded
 
-_PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
+_RESTORING_SECONDS: Final[Seconds] = 120.0
 """Longer than a master needs for a settings update, including its own time-outs."""
 
 _HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Phase.SETTLED, Phase.FINISHING})
@@ -176,7 +176,7 @@ def _no_wider_than_planned(step: Step) -> Iterator[str]:
         yield f"{', '.join(event.wave.nodes)} were not planned as one wave"
 
 
-def _nobody_stops_without_the_lease(step: Step) -> Iterator[str]:
+def _no_stop_without_the_lease(step: Step) -> Iterator[str]:
     action = step.sent
     if isinstance(action, StopNode | RebootHost) and step.before.process.lease_lost is not None:
         yield f"{action.node} goes down: {step.before.process.lease_lost}"
@@ -228,14 +228,14 @@ def _what_was_found_stays(step: Step) -> Iterator[str]:
             yield f"{key[1]} was found as {debt.found}, and now as {later.found}"
 
 
-def _nobody_waits_with_allocation_off(step: Step) -> Iterator[str]:
+def _no_wait_with_allocation_off(step: Step) -> Iterator[str]:
     state = step.after
     if state.unrestored.withheld_since is None or state.phase not in _HEALING:
         return
     since = max(state.in_phase.since, state.unrestored.withheld_since)
     passed = state.process.clock.passed(since, step.record.at)
     # While the cluster does not answer, the run waits up to the limit for disabled allocation.
-    if passed > state.begun.policy.deadlines.withheld + _PUTTING_BACK_SECONDS:
+    if passed > state.begun.policy.deadlines.withheld + _RESTORING_SECONDS:
         yield f"allocation is disabled in {state.phase.value} for {passed:.0f} s"
 
 
@@ -245,7 +245,7 @@ def _withholding_has_a_limit(step: Step) -> Iterator[str]:
         return
     limits = state.begun.policy.deadlines
     passed = step.record.at - state.unrestored.withheld_since
-    if passed > limits.withheld + limits.start + limits.rejoin + _PUTTING_BACK_SECONDS:
+    if passed > limits.withheld + limits.start + limits.rejoin + _RESTORING_SECONDS:
         yield f"allocation is disabled for {passed:.0f} s"
 
 
@@ -466,7 +466,7 @@ def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
         yield f"{action.tunable} of {action.node} is set, and nothing says what was found"
 
 
-def _tuning_is_told_of_once(step: Step) -> Iterator[str]:
+def _tuning_is_reported_once(step: Step) -> Iterator[str]:
     """Every tuning change that was sent for a node has an event with its outcome before the node's start."""
     event, state = step.record.event, step.before
     if isinstance(event, TuningApplied):
@@ -522,7 +522,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     Invariant(
         name="nobody_stops_without_the_lease",
         why="Two runs would take two nodes down at once.",
-        check=_nobody_stops_without_the_lease,
+        check=_no_stop_without_the_lease,
         at=("action_sent",),
     ),
     Invariant(
@@ -544,7 +544,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     Invariant(
         name="nobody_waits_with_allocation_off",
         why="A cluster that may not allocate cannot heal while a run holds.",
-        check=_nobody_waits_with_allocation_off,
+        check=_no_wait_with_allocation_off,
     ),
     Invariant(
         name="withholding_has_a_limit",
@@ -648,7 +648,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     Invariant(
         name="tuning_is_told_as_it_was",
         why="A value that is reported as set is not checked again.",
-        check=_tuning_is_told_of_once,
+        check=_tuning_is_reported_once,
         at=("tuning_applied", "tuning_missed", "phase_entered"),
     ),
 )

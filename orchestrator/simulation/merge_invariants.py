@@ -72,7 +72,7 @@ def _merges_are_written_down_first(step: Step) -> Iterator[str]:
         yield f"{action.index} is merged in {step.before.phase.value}"
 
 
-def _nobody_merges_without_the_lease(step: Step) -> Iterator[str]:
+def _no_merge_without_the_lease(step: Step) -> Iterator[str]:
     asked = _asked(step)
     if asked is not None and step.before.process.lease_lost is not None:
         yield f"{asked[0].index} is merged: {step.before.process.lease_lost}"
@@ -181,7 +181,7 @@ MERGE_INVARIANTS: tuple[Invariant, ...] = (
     Invariant(
         name="nobody_merges_without_the_lease",
         why="Two runs would merge the same indices, and restart nodes that merge.",
-        check=_nobody_merges_without_the_lease,
+        check=_no_merge_without_the_lease,
         at=("action_sent",),
     ),
     Invariant(

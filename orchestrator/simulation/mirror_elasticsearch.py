@@ -82,8 +82,8 @@ def _voters(world: World, ids: Collection[str]) -> None:
 
 def _sizes(seen: Observation) -> Mapping[tuple[str, int], int]:
     """Bytes of the shards, by index uuid and number, where recoveries list them."""
-    told = () if isinstance(seen.recoveries, Unknown) else seen.recoveries
-    return {(each.shard.index_uuid, each.shard.number): each.bytes_total for each in told if each.bytes_total}
+    read = () if isinstance(seen.recoveries, Unknown) else seen.recoveries
+    return {(each.shard.index_uuid, each.shard.number): each.bytes_total for each in read if each.bytes_total}
 
 
 def _index(world: World, index: Index, view: ClusterView, sizes: Mapping[tuple[str, int], int]) -> None:
@@ -109,8 +109,8 @@ def _index(world: World, index: Index, view: ClusterView, sizes: Mapping[tuple[s
         )
         for copy in copies:
             _copy(world, one, copy)
-        told = (index.in_sync or {}).get(shard.number)
-        one.in_sync |= told if told is not None else set(one.on_disk.values())
+        known = (index.in_sync or {}).get(shard.number)
+        one.in_sync |= known if known is not None else set(one.on_disk.values())
         made.shards += (one,)
     world.put(made)
 

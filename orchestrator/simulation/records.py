@@ -91,13 +91,13 @@ class MemoryLeasePort:
     records: dict[int, LeaseRecord] = field(default_factory=dict)  # by epoch
 
     @property
-    def stands(self) -> LeaseRecord | None:
+    def in_force(self) -> LeaseRecord | None:
         """The record with the highest epoch."""
         return self.records[max(self.records)] if self.records else None
 
     def read(self) -> Reading[LeaseRecord | None]:
         """The record with the highest epoch."""
-        return self.stands
+        return self.in_force
 
     def create(self, record: LeaseRecord) -> ActionResult:
         """Create that epoch, unless the same or a higher epoch exists."""
@@ -151,14 +151,14 @@ class SimulatedLeasePort(MemoryLeasePort):
             return Unauthorized(reason=LOGIN_REFUSED.sentence, refusal=LOGIN_REFUSED)
         if self.silent or self.world.master is None:
             return Unknown(reason="read timed out" if self.silent else "503 master_not_discovered")
-        return self.stands
+        return self.in_force
 
     def create(self, record: LeaseRecord) -> ActionResult:
         """Create that epoch, unless the same or a higher one exists. This program then owns the cluster."""
         result = MemoryLeasePort.create(self, record)
         if isinstance(result, Done):
             self.claim = self.world.owner.epoch + 1
-            self.world.owner = SimOwner(epoch=self.claim, since=self.world.agenda.now, in_hand=self._in_hand)
+            self.world.owner = SimOwner(epoch=self.claim, since=self.world.agenda.now, in_hand=self._to_start)
         return result
 
     def remove(self, epoch: int) -> ActionResult:
@@ -188,9 +188,9 @@ class SimulatedLeasePort(MemoryLeasePort):
             return Refused(reason="503 master_not_discovered_exception")
         return MemoryLeasePort._put(self, record)  # noqa: SLF001  (its own)
 
-    def _in_hand(self) -> list[NodeName]:
-        stands = self.stands
-        return [each.node for each in stands.in_hand] if stands else []
+    def _to_start(self) -> list[NodeName]:
+        in_force = self.in_force
+        return [each.node for each in in_force.in_hand] if in_force else []
 
     @property
     def refused(self) -> bool:

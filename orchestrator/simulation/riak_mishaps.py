@@ -83,7 +83,7 @@ class OwnershipMoves(OfRiak):
 
     def on_ring(self, world: RiakWorld) -> None:
         _plan(world, self.to, self.partitions)
-        world.agenda.after(self.seconds, lambda: _go_on(world))
+        world.agenda.after(self.seconds, lambda: _move_next(world))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ def _is_valid(world: RiakWorld, name: NodeName) -> None:
         world.joining.discard(name)
         world.changed(f"{name} has joined")
         _plan(world, name, world.ring.size // len(world.vnodes))
-        _go_on(world)
+        _move_next(world)
 
 
 def _plan(world: RiakWorld, to: NodeName, count: int) -> None:
@@ -184,7 +184,7 @@ def _unheard(world: RiakWorld) -> None:
     world.agenda.after(_HEARD_SECONDS, lambda: world.changed("the ring is heard of"))
 
 
-def _go_on(world: RiakWorld) -> None:
+def _move_next(world: RiakWorld) -> None:
     """Begin to move the first remaining partition, as soon as both of its owners can take part."""
     if not world.moves or any(move.active for move in world.moves):
         return
@@ -192,7 +192,7 @@ def _go_on(world: RiakWorld) -> None:
     sides = (world.ring.owners[move.partition], move.to)
     busy = any(each.partition == move.partition for each in world.fallbacks)
     if busy or world.stalled or not all(world.serves(name) for name in sides):
-        world.agenda.after(_AGAIN_SECONDS, lambda: _go_on(world))
+        world.agenda.after(_AGAIN_SECONDS, lambda: _move_next(world))
         return
     move.active = True
     world.version += 1
@@ -209,6 +209,6 @@ def _moved(world: RiakWorld, move: SimMove, lives: tuple[int, ...]) -> None:
         world.give(move.partition, move.to)
         world.changed(f"partition {move.partition} has gone from {sides[0]} to {sides[1]}")
         _unheard(world)
-        _go_on(world)
+        _move_next(world)
     else:
-        world.agenda.after(_AGAIN_SECONDS, lambda: _go_on(world))
+        world.agenda.after(_AGAIN_SECONDS, lambda: _move_next(world))

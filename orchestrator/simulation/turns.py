@@ -170,36 +170,36 @@ def lacking(
         by_others: whether the run has reported that others had upgraded the node.
     """
     name, facts = node.name, [fact for fact in node.facts if fact.at >= began]
-    told = []
+    wrong = []
     if not any(fact.what == "began" for fact in facts):
-        told.append(f"{name} has no new process")
-    told += [
+        wrong.append(f"{name} has no new process")
+    wrong += [
         f"while_stopped hook {number} never ran on {name} while it was down"
         for number in range(len(policy.hooks.while_stopped))
         if not any(fact.what == f"hook while_stopped {number}" and not fact.alive for fact in facts)
     ]
     if node.to_undo:
-        told.append(f"after_recovery hook {min(node.to_undo)} did not run on {name} after its before_stop")
+        wrong.append(f"after_recovery hook {min(node.to_undo)} did not run on {name} after its before_stop")
     if policy.reboot and not any(fact.what == "booted" for fact in facts):
-        told.append(f"the host of {name} was not rebooted")
+        wrong.append(f"the host of {name} was not rebooted")
     for fact in facts:
         missing = [absent for absent in fact.missing if not as_found(fact.at, absent)]
         if missing and fact.at >= attempt:
-            told.append(f"{fact.what} ran on {name} without a copy of {missing[0]}")
-    return told + installs.lacking(node, policy, began, by_others=by_others) + _untuned(node, policy)
+            wrong.append(f"{fact.what} ran on {name} without a copy of {missing[0]}")
+    return wrong + installs.lacking(node, policy, began, by_others=by_others) + _untuned(node, policy)
 
 
 def _untuned(node: SimNode, policy: Policy) -> list[str]:
     """Tunables that must be set and are not, or that were set while the current process ran."""
-    told = []
+    wrong = []
     for setting in policy.tune.settings if policy.tune else ():
         wanted = str(setting.wanted)
         if setting.on_failure is not OnFailure.STOP:
             continue
         if node.kernel.get(setting.tunable, wanted) != wanted:
-            told.append(f"{setting.tunable} of {node.name} is {node.kernel[setting.tunable]}")
+            wrong.append(f"{setting.tunable} of {node.name} is {node.kernel[setting.tunable]}")
         what = f"tuned {setting.tunable}"
         last = max((fact.at for fact in node.facts if fact.what == what), default=-1.0)
         if last > node.began:
-            told.append(f"{setting.tunable} of {node.name} was set after its process began")
-    return told
+            wrong.append(f"{setting.tunable} of {node.name} was set after its process began")
+    return wrong

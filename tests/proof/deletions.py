@@ -131,7 +131,7 @@ def cluster_not_red() -> Lapse:
 
 def no_worse_than_baseline() -> Lapse:
     """Copies of the wave before are still unassigned when the next one would go."""
-    return copy_that_nobody_works_on()
+    return copy_that_no_one_works_on()
 
 
 def every_shard_keeps_started_copies() -> Lapse:
@@ -359,7 +359,7 @@ def source_of_a_recovery() -> Lapse:
     return _overlapped(threefold())
 
 
-def copy_that_nobody_works_on() -> Lapse:
+def copy_that_no_one_works_on() -> Lapse:
     """With overlap: more copies come back to a node than may recover at a time, so some are unassigned."""
     world = zoned()
     world.add_index("more", shards=3, places=["es4", "es1"])
@@ -368,7 +368,7 @@ def copy_that_nobody_works_on() -> Lapse:
 
 OF_OVERLAP: Final[Mapping[str, tuple[str, Callable[[], Lapse]]]] = {
     source_of_a_recovery.__name__: ("no_recovery_on_candidates", source_of_a_recovery),
-    copy_that_nobody_works_on.__name__: ("no_worse_than_baseline", copy_that_nobody_works_on),
+    copy_that_no_one_works_on.__name__: ("no_worse_than_baseline", copy_that_no_one_works_on),
 }
 """With `overlap_recovery` two predicates have one more thing to stand against; by the scenario's name."""
 

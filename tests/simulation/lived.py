@@ -407,7 +407,7 @@ class AnyLife:
         except BrokenError:
             if not self.simulation.fate.torn:
                 raise
-        if self.simulation.leases.stands is None:
+        if self.simulation.leases.in_force is None:
             self._forgotten()
         return self._begin_elsewhere()
 

@@ -68,9 +68,9 @@ class Simulation(simulated.Simulation):
     @property
     def record(self) -> LeaseRecord:
         """The record that another machine would read in the cluster."""
-        if self.leases.stands is None:
+        if self.leases.in_force is None:
             raise LookupError("there is no lease in the cluster")
-        return self.leases.stands
+        return self.leases.in_force
 
     @property
     def deposed(self) -> bool:

@@ -148,7 +148,7 @@ def test_a_suspended_process_does_not_wait_for_a_removed_lease() -> None:
             state = other.take_over(policy())
             assert state is not None
             assert play(other, state).outcome is Outcome.RESTORED
-            assert other.leases.stands is None
+            assert other.leases.in_force is None
             played.simulation.fate.asleep_until = played.world.agenda.now
             woken.append(played.world.agenda.now)
 

@@ -414,7 +414,7 @@ def test_no_record_is_written_over_a_lease_that_is_not_ours(what: What) -> None:
     )
     simulation.fate.befall(what)
     assert not isinstance(simulation.attempt.lease.publish(owing), Done)
-    stands = simulation.leases.stands
+    stands = simulation.leases.in_force
     assert stands is None or stands.debts == ()
 
 

@@ -123,7 +123,7 @@ def _sampled(
             connections,
             seconds=seconds,
             wait=wait,
-            told=context.note,
+            report=context.note,
             redact=ports.redact,
         )
     finally:

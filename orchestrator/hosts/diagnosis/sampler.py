@@ -30,7 +30,7 @@ def sample(
     *,
     seconds: Seconds,
     wait: Callable[[Seconds], None],
-    told: Callable[[str], None],
+    report: Callable[[str], None],
     redact: Redactor,
 ) -> Mapping[NodeName, Reading[Signs]]:
     """Read every host twice; a host that cannot be read is `Unknown` with the reason.
@@ -40,18 +40,18 @@ def sample(
         connections: used and left open.
         seconds: between the two readings.
         wait: waits for a number of seconds.
-        told: called with a line at each step.
+        report: called with a line at each step.
         redact: removes secrets from the hosts' output.
     """
     by_node = {one.node: one for one in settings}
     first = _read_all(by_node, connections, redact)
     there = {node: one for node, one in by_node.items() if not isinstance(first[node], Unknown)}
-    told(f"read {len(there)} of {len(by_node)} hosts")
+    report(f"read {len(there)} of {len(by_node)} hosts")
     if not there:
         return {node: one for node, one in first.items() if isinstance(one, Unknown)}
     wait(seconds)
     second = _read_all(there, connections, redact)
-    told("read them again")
+    report("read them again")
     disks = _disks(there, connections, redact)
     return {node: _signs(node, first[node], second.get(node), disks.get(node)) for node in by_node}
 

@@ -187,8 +187,8 @@ def _number_in(allowed: range, step: int = 1) -> Callable[[str], str | None]:
     def faulty(word: str) -> str | None:
         if is_number(word) and int(word) in allowed and int(word) % step == 0:
             return None
-        told = f"must be a whole number from {allowed.start} to {allowed.stop - 1}"
-        return told + (f", in steps of {step} (a page)" if step > 1 else "")
+        rule = f"must be a whole number from {allowed.start} to {allowed.stop - 1}"
+        return rule + (f", in steps of {step} (a page)" if step > 1 else "")
 
     return faulty
 

@@ -41,8 +41,8 @@ def within(value: float, limits: Within, what: str) -> GateView:
         if limit is not None
     ]
     bounds = [shown(limit) for limit in (limits.minimum, limits.maximum) if limit is not None]
-    told = " and ".join(f"{word} {bound}" for word, bound in zip(wanted, bounds, strict=True))
-    return GateView(open=True, evidence=f"{what} is {shown(value)}, {told} wanted")
+    bounds_in_words = " and ".join(f"{word} {bound}" for word, bound in zip(wanted, bounds, strict=True))
+    return GateView(open=True, evidence=f"{what} is {shown(value)}, {bounds_in_words} wanted")
 
 
 def equal(value: object, wanted: EqualTo, what: str) -> Reading[GateView]:

@@ -116,7 +116,7 @@ class RiakLease:
             if found is not None:
                 held = found.kept.mark is Mark.HELD
                 if held and found.kept.record.epoch >= record.epoch:
-                    return Refused(reason=_stands(found.kept))
+                    return Refused(reason=_exists_already(found.kept))
                 number += found.number - (found.kept.record.epoch if held else 0)
             key = (record.epoch, record.run, record.process)
             self._unproven.add(key)
@@ -279,7 +279,7 @@ class RiakLease:
             return None
         self._withdraw([m.node for m in census.machines if _key_at(m.listing, number) == key], number, text)
         if isinstance(found, Found) and not ours and found.kept.mark is Mark.HELD:
-            return Refused(reason=_stands(found.kept))
+            return Refused(reason=_exists_already(found.kept))
         why = [f"{node}: {trouble}" for node, trouble in sorted(troubles.items())[:SHOWN]]
         said = "; ".join((*_rivals(census, number, key), *why)) or census.too_few
         return Refused(reason=f"the file of the lease is not on a majority of the machines ({said})")
@@ -335,7 +335,7 @@ def _whose(kept: Kept) -> str:
     return f"run {kept.record.run} of {kept.record.owner} (account {kept.owner})"
 
 
-def _stands(kept: Kept) -> str:
+def _exists_already(kept: Kept) -> str:
     return f"epoch {kept.record.epoch} of the lease exists already: it is held by {_whose(kept)}"
 
 

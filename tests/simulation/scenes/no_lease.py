@@ -94,9 +94,9 @@ def _dead_elsewhere(played: Played) -> None:
 def _here(played: Played, *, later: int = 0, **changes: object) -> None:
     """The lease in the state of this machine is another one's."""
     lease = played.simulation.own_lease
-    assert lease.stands is not None
-    epoch = lease.stands.epoch + later
-    lease.records[epoch] = replace(lease.stands, **{"epoch": epoch, **changes})
+    assert lease.in_force is not None
+    epoch = lease.in_force.epoch + later
+    lease.records[epoch] = replace(lease.in_force, **{"epoch": epoch, **changes})
 
 
 def _at_work_here(played: Played) -> None:
@@ -175,7 +175,7 @@ _WITHOUT_MASTER: Final = (
         *DIED, _dead_elsewhere,
         command("restore", away=[ES1],
             tells=["run run-9 of ben@bastion2 ended without restoring its changes"]),
-        shows=lambda played: played.simulation.leases.stands is None),
+        shows=lambda played: played.simulation.leases.in_force is None),
     *(
         without_master(f"a FAILED node is started if people ask for it, --retry-failed {asked}",
             set_node(ES2, starts_that_fail=0), mishaps.NodeDies(node=ES1), 30.0, goes_on,

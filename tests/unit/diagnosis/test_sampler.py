@@ -83,7 +83,7 @@ def sampled(
             connections,
             seconds=10.0,
             wait=lambda _seconds: meanwhile(),
-            told=told.append,
+            report=told.append,
             redact=Redactor(),
         )
     finally:
