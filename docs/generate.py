@@ -25,9 +25,9 @@ from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.predicates import Predicate
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
+from orchestrator.elasticsearch.rules.merge_rules import MERGE_RULES, OWN_RULES
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
+from orchestrator.engine.predicates import Predicate
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (
     disks,
@@ -42,11 +42,11 @@ from orchestrator.hosts.tunables import (
 )
 from orchestrator.hosts.tunables.tunable import shown as _shown
 from orchestrator.hosts.tuning import boot, boot_files, old_ways
-from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event
 from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
+from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.stores.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
 from orchestrator.view.phrases import TERMS
 
@@ -233,7 +233,7 @@ command of Riak shows the whole state of the cluster.
 
 def predicates() -> str:
     """Every safety rule, in the order in which it is asked."""
-    source = "orchestrator/engine/kinds/elasticsearch/catalogue.py` and `…/riak/catalogue.py"
+    source = "orchestrator/elasticsearch/rules/predicates.py` and `orchestrator/riak/rules/predicates.py"
     riak = [rule for rule in RIAK_PREDICATES if rule.name not in {known.name for known in PREDICATES}]
     return _page(
         "Predicates",
@@ -453,7 +453,7 @@ def cluster_settings() -> str:
     ]
     return _page(
         "Cluster settings that a run changes",
-        "orchestrator/engine/kinds/elasticsearch/settings.py",
+        "orchestrator/elasticsearch/rules/settings.py",
         _SETTINGS,
         _table(("setting", "during a run"), rows),
         _OTHER_CASES,

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import limits
+from orchestrator.engine.every_kind import why_not_ready
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
-from orchestrator.engine.kinds.every_kind import why_not_ready
-from orchestrator.engine.kinds.predicates import Predicate, Question, hold_in_brief, holds
 from orchestrator.engine.largest_safe import Unit
+from orchestrator.engine.predicates import Predicate, Question, hold_in_brief, holds
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.waves import machines_of, next_wave

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.engine.admit import ABSENCE, cured, pending_machines, question_of, refusals
-from orchestrator.engine.kinds.predicates import Predicate, aggregated, hold_in_brief, holds
+from orchestrator.engine.predicates import Predicate, aggregated, hold_in_brief, holds
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, Hold, node_phase

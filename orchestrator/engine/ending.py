@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from orchestrator.engine import changes, late_stop, limits, recover, refusals, upgrade
 from orchestrator.engine.grid import Move
-from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.left_over import left_over, texts
 from orchestrator.engine.node import is_next, next_to, rejoined
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark, NodeProgress
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import Decision, Situation, members_awaited, note, stand_down, wait

@@ -32,10 +32,11 @@ from orchestrator.model.event import (
     WaveGaveWay,
     WaveStarted,
 )
+from orchestrator.model.observation import Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Prediction, Usual
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.reading import Instant, Seconds, Unknown
 
 PUBLISHED: Final = Usual(
     node=Prediction(low=5.0, likely=90.0, high=600.0),
@@ -51,6 +52,12 @@ _MOST_GROWN: Final = 4.0
 """No recovery is expected to take so many times as long, or as short, since data grew or shrank."""
 _MOST_OFF: Final = 2.0
 """One run that waited for hours must not spoil the next prediction."""
+
+
+def stored_by_node(seen: Observation) -> dict[NodeName, int]:
+    """Bytes of the copies on each node, as far as they were read."""
+    disks = {} if isinstance(seen.disks, Unknown) else seen.disks
+    return {name: disk.stored_bytes for name, disk in disks.items() if disk.stored_bytes is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

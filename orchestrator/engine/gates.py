@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.predicates import Finding, Question
 from orchestrator.engine.state import RunState
 from orchestrator.holds import GATES_OPEN
 from orchestrator.model.event import (

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine import changes
-from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose

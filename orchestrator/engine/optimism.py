@@ -9,32 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, assert_never
+from typing import Any
 
-from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
-from orchestrator.engine.kinds.riak.optimism import at_rest, just_back
+from orchestrator.engine.kind import KindOfCluster
 from orchestrator.model.action import (
     Action,
-    ClearVotingExclusions,
-    ExcludeFromVoting,
     Flush,
-    ForceHandoff,
-    ForceMerge,
     ProbeSettings,
     RebootHost,
     RefreshIndex,
     RetryFailed,
     RunHook,
     RunInstall,
-    SetIndexSettings,
-    SetReplicas,
     StartNode,
     StopNode,
     TuneHost,
     WriteSettings,
 )
 from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy, ShardId
-from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import (
     ClusterView,
     HostView,
@@ -53,6 +45,7 @@ from orchestrator.model.upgrade import InstallState, InstallView
 class OptimisticWorld:
     """What would be observed after the actions so far."""
 
+    kind: KindOfCluster
     seen: Observation  # the last observation, changed by what was done
     # members that are down, as they will come back
     down: Mapping[NodeName, Node] = field(default_factory=dict)
@@ -90,17 +83,6 @@ class OptimisticWorld:
         match action:
             case WriteSettings():
                 return self._settings(action)
-            case SetReplicas():
-                return self._replicas(view, action)
-            case ExcludeFromVoting(node=name):
-                master = next((n.name for n in view.nodes if n.master_eligible and n.name != name), None)
-                return self._with(view, master=master, voting_exclusions=(*view.voting_exclusions, name))
-            case ClearVotingExclusions():
-                return self._with(view, voting_exclusions=())
-            case ForceMerge() | SetIndexSettings():
-                return self._bulk(action)
-            case ForceHandoff():
-                return self._with(view, riak=at_rest(view))
             case RunInstall(node=name, ticket=ticket):
                 done = InstallView(ticket=ticket, state=InstallState.DONE)
                 world = self.on_hosts([name], install=done)
@@ -110,7 +92,7 @@ class OptimisticWorld:
             case StopNode() | StartNode() | RebootHost():
                 return self.after(action)
             case _:
-                assert_never(action)
+                return replace(self, seen=self.kind.played(self.seen, action))
 
     def _with(self, view: ClusterView, **changes: object) -> OptimisticWorld:
         return replace(self, seen=replace(self.seen, cluster=view.changed({}, None, **changes)))
@@ -197,9 +179,10 @@ class OptimisticWorld:
             )
         if started:
             view = view.changed(_of_nodes(view, started, _back_again), members)
-            view = view.changed({}, riak=just_back(view, started[-1], self.seen.settings))
         world = self.on_hosts(names, service=ServiceState.RUNNING, detail=ServiceState.RUNNING.value)
         seen = replace(world.seen, cluster=view)
+        if started:
+            seen = self.kind.played(seen, StartNode(node=started[-1]))
         return replace(world, seen=seen, down=down, lives=self.lives + len(started))
 
     def booted(self, view: ClusterView, reboots: Sequence[RebootHost]) -> OptimisticWorld:
@@ -224,79 +207,6 @@ class OptimisticWorld:
                 layers[change.level][change.key] = change.wanted
         changed = replace(settings, persistent=layers[Level.PERSISTENT], transient=layers[Level.TRANSIENT])
         return replace(self, seen=replace(self.seen, settings=changed))
-
-    def _replicas(self, view: ClusterView, action: SetReplicas) -> OptimisticWorld:
-        indices = tuple(
-            replace(index, replicas=action.wanted) if index.uuid == action.index_uuid else index
-            for index in view.indices
-        )
-        made = {
-            shard: tuple(
-                each
-                for copy in copies
-                if copy.primary
-                for each in (copy, *_replicas(self.seen, view, copy, action.wanted))
-            )
-            for shard, copies in view.shards.items()
-            if shard.index_uuid == action.index_uuid
-        }
-        return replace(self, seen=replace(self.seen, cluster=view.changed(made, indices=indices)))
-
-    def _bulk(self, action: ForceMerge | SetIndexSettings) -> OptimisticWorld:
-        """The world in which the index is merged, or has its settings for after the load."""
-        bulk = self.seen.bulk
-        found = None if isinstance(bulk, Unknown) else bulk.indices.get(action.index_uuid)
-        if found is None or isinstance(bulk, Unknown):
-            return self
-        if isinstance(action, ForceMerge):
-            changed = merged(found, action.max_segments)
-        else:
-            changed = put_right(found, action.wanted)
-        world = replace(bulk, indices={**bulk.indices, action.index_uuid: changed})
-        after = replace(self, seen=replace(self.seen, bulk=world))
-        if changed.replicas == found.replicas:
-            return after
-        uuid, found_so, wanted = action.index_uuid, found.replicas, changed.replicas
-        return after.after(SetReplicas(index=action.index, index_uuid=uuid, found=found_so, wanted=wanted))
-
-
-def merged(index: BulkIndex, max_segments: int) -> BulkIndex:
-    """The index with no copy of more segments than that."""
-    copies = tuple(
-        replace(copy, searched=min(copy.searched, max_segments), committed=None) for copy in index.copies
-    )
-    return replace(index, copies=copies)
-
-
-def put_right(index: BulkIndex, wanted: Mapping[str, str | None]) -> BulkIndex:
-    """The index with these settings."""
-    replicas = wanted.get("index.number_of_replicas")
-    return replace(
-        index,
-        replicas=index.replicas if replicas is None else int(replicas),
-        refresh_interval=wanted.get("index.refresh_interval", index.refresh_interval),
-        translog_durability=wanted.get("index.translog.durability", index.translog_durability),
-    )
-
-
-def _replicas(seen: Observation, view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardCopy, ...]:
-    """New replicas, as awareness places them: first where no copy has the same value of an attribute."""
-    settings = seen.settings
-    attributes = () if isinstance(settings, Unknown) else awareness_of(settings)[1].attributes
-    used = [node for node in view.nodes if node.name == primary.node]
-
-    def alike(node: Node) -> int:
-        return sum(
-            node.attributes.get(each) == other.attributes.get(each) for each in attributes for other in used
-        )
-
-    free, places = [n for n in view.nodes if n.holds_data and n.name != primary.node], list[NodeName]()
-    while free and len(places) < count:
-        used.append(free.pop(free.index(min(free, key=alike))))
-        places.append(used[-1].name)
-    return tuple(
-        ShardCopy(shard=primary.shard, primary=False, state=CopyState.STARTED, node=place) for place in places
-    )
 
 
 _Copies = tuple[ShardCopy, ...]

@@ -15,14 +15,14 @@ from orchestrator.engine.estimate import (
     least_away,
     predict_wave,
     rests_on,
+    stored_by_node,
     total,
 )
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.kinds.elasticsearch.recovery import stored_by_node
-from orchestrator.engine.kinds.elasticsearch.settings import value_today
-from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.kinds.predicates import aggregated
+from orchestrator.engine.kind import KindOfCluster
 from orchestrator.engine.optimism import OptimisticWorld
+from orchestrator.engine.predicates import aggregated
+from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.engine.upgrade import is_target
@@ -49,12 +49,8 @@ from orchestrator.model.policy import (
     Policy,
     Strategy,
     Wave,
-    numbers,
 )
-from orchestrator.model.reading import Instant, Unknown
-
-Decide = Callable[[RunState, Observation, Instant], Decision]
-"""The decision core, merges included."""
+from orchestrator.model.reading import Unknown
 
 Describe = Callable[[Action], str]
 """The exact call or command line of an action."""
@@ -73,10 +69,10 @@ _TURNS_A_NODE: Final = 200
 
 
 def make_plan(
+    kind: KindOfCluster,
     started: RunStarted,
     seen: Observation,
     *,
-    decide: Decide,
     describe: Describe,
     times: PastTimes,
     access: Mapping[str, str] = NO_ACCESS,
@@ -87,19 +83,19 @@ def make_plan(
     that cannot be disabled end the plan.
 
     Args:
+        kind: of the cluster.
         started: the event with which the run would begin.
         seen: a whole observation of the real world.
-        decide: what the run would decide.
         describe: the exact call of an action, from the ports.
         times: past runs, for the prediction.
         access: how cluster and hosts are reached and services are stopped, by key; for the fingerprint.
     """
-    play = _Play(started, seen)
+    play = _Play(kind, started, seen)
     for _ in range(_TURNS_A_NODE * (len(started.nodes) + len(started.indices) + 1)):
         if play.state.phase is Phase.ENDED:
             break
         play.now += 1.0
-        decision = decide(play.state, play.world.at(play.now), play.now)
+        decision = decide(kind, play.state, play.world.at(play.now), play.now)
         refusals = _refusals(decision)
         if not refusals:
             play.carry_out(decision, describe)
@@ -108,22 +104,24 @@ def make_plan(
     return _finished(started, seen, play, times, access)
 
 
-def empty_plan(started: RunStarted, seen: Observation, access: Mapping[str, str] = NO_ACCESS) -> Plan:
+def empty_plan(
+    kind: KindOfCluster, started: RunStarted, seen: Observation, access: Mapping[str, str] = NO_ACCESS
+) -> Plan:
     """The plan of a run without due nodes: no wave, and nothing that could hold it."""
-    return _finished(started, seen, _Play(started, seen), PastTimes(), access)
+    return _finished(started, seen, _Play(kind, started, seen), PastTimes(), access)
 
 
 class _Play:
     """A run while it is played through, and what a plan says of it."""
 
-    def __init__(self, started: RunStarted, seen: Observation) -> None:
-        self.world, self.now, self.state = OptimisticWorld(seen=seen), seen.at, RunState(run="plan")
+    def __init__(self, kind: KindOfCluster, started: RunStarted, seen: Observation) -> None:
+        self.world, self.now = OptimisticWorld(kind=kind, seen=seen), seen.at
+        self.kind, self.state = kind, RunState(run="plan")
         self.waves: list[Wave] = []
         self.holds: tuple[Hold, ...] = ()
         self.lasting: dict[str, None] = {}
         self.steps: list[Step] = []
         self.levels: dict[str, dict[str, FoundAndWanted]] = {}
-        kind = kind_of(started.policy.kind)
         self._never_pass = {rule.name for rule in kind.predicates if not rule.passes_with_time}
         self._fixed = {_STAND_DOWN, *(rule.name for rule in kind.predicates if not rule.may_be_disabled)}
         # All readings of this world agree, so one of them is enough. The seconds of the play are not those of
@@ -223,20 +221,20 @@ def _stand_down(decision: Decision) -> StandingDown | None:
     return next((event for event in decision.events if isinstance(event, StandingDown)), None)
 
 
-def _fewest(started: RunStarted, view: ClusterView | None) -> tuple[int | None, str]:
+def _fewest(kind: KindOfCluster, started: RunStarted, view: ClusterView | None) -> tuple[int | None, str]:
     """The lower bound of the waves, where a strategy looks for few of them."""
     policy = started.policy
     if policy.strategy is not Strategy.SHARD_SAFE or view is None or not started.nodes:
         return None, ""
     units = tuple((name,) for name in started.nodes)
-    return fewest_waves(policy, view, units, kind_of(policy.kind).bounds(policy, view))
+    return fewest_waves(policy, view, units, kind.bounds(policy, view))
 
 
 def _finished(
     started: RunStarted, seen: Observation, play: _Play, times: PastTimes, access: Mapping[str, str]
 ) -> Plan:
     view = None if isinstance(seen.cluster, Unknown) else seen.cluster
-    usual = kind_of(started.policy.kind).usual(seen, started.policy)
+    usual = play.kind.usual(seen, started.policy)
     stored = stored_by_node(seen)
     waves = tuple(
         PlannedWave(
@@ -249,7 +247,7 @@ def _finished(
         for number, wave in enumerate(play.waves)
     )
     begins = replace(started, planned=tuple(wave.nodes for wave in waves))
-    fewest, why = (None, "") if play.lasting else _fewest(started, view)
+    fewest, why = (None, "") if play.lasting else _fewest(play.kind, started, view)
     each = [wave.predicted for wave in waves]
     away = [least_away(wave, times, usual) for wave in play.waves]
     return Plan(
@@ -285,17 +283,13 @@ def _finished(
 
 def _today(started: RunStarted, seen: Observation, play: _Play) -> Mapping[str, ValueToday]:
     """The values in force now of the settings that the run changes."""
-    if isinstance(seen.settings, Unknown):
+    settings = seen.settings
+    if isinstance(settings, Unknown):
         return {}
-    version = numbers(started.version) if started.distribution == "elasticsearch" else ()
-    slow = bool(version) and version < _FIRST_AT_40_MB
     return {
-        key: value_today(seen.settings, key, wanted, slow=slow) for key, (_, wanted) in play.settings.items()
+        key: play.kind.value_today(settings, key, wanted, started)
+        for key, (_, wanted) in play.settings.items()
     }
-
-
-_FIRST_AT_40_MB: Final = (1, 6)
-"""Elasticsearch's first version with a default recovery bandwidth of 40 MB/s; earlier ones have 20 MB/s."""
 
 
 def _owed(policy: Policy) -> tuple[str, ...]:

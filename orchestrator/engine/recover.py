@@ -20,8 +20,8 @@ from typing import Final
 from orchestrator.engine import limits
 from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, question_of, refusals
 from orchestrator.engine.grid import Move
-from orchestrator.engine.kinds.predicates import hold_in_brief
 from orchestrator.engine.node import RETURNS, debt_in_words, is_next
+from orchestrator.engine.predicates import hold_in_brief
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import (
     RETRY_SECONDS,

@@ -8,16 +8,16 @@ of the run. Only stops need predicates; nothing here holds a start or a restore.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Final
 
 from orchestrator.engine import admit, changes, ending, late_stop, limits, recover, refusals, stop, upgrade
 from orchestrator.engine.clock import UNWATCHED_SECONDS
+from orchestrator.engine.every_kind import not_listed
 from orchestrator.engine.grid import Move, Sight
-from orchestrator.engine.kinds.every_kind import not_listed
-from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.kind import KindOfCluster, Row, Rule
 from orchestrator.engine.node import is_next, rejoined, stirring, turn
 from orchestrator.engine.phases import READS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark, NodeProgress
@@ -66,23 +66,15 @@ _TURNING: Final = _WATCHED - {Phase.PREPARING}
 _NOTHING_DOWN: Final = frozenset({Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.GATED})
 """A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
 
-Rule = Callable[[Situation], Decision | None]
-"""One rule of a run: its decision, or None where it does not apply."""
 
-Row = tuple[Collection[Phase], Rule]
-"""A rule, and the phases of the run in which it is asked."""
-
-
-def decide(
-    state: RunState, observation: Observation, now: Instant, *, also: tuple[Row, ...] = ()
-) -> Decision:
+def decide(kind: KindOfCluster, state: RunState, observation: Observation, now: Instant) -> Decision:
     """The next step, from what is known and nothing else: the first rule that answers.
 
     Args:
+        kind: of its cluster.
         state: of the run.
         observation: one reading of the world.
         now: by the clock of the orchestrator.
-        also: rules that are not the core's own (merging), asked before a run is done.
 
     Raises:
         SafetyViolation: the state is of no run, or verbs are under way whose outcome is not recorded.
@@ -93,11 +85,10 @@ def decide(
         raise SafetyViolation(f"outcomes are not recorded: {state.process.in_flight}")
     if state.phase is Phase.ENDED:
         return Decision()
-    policy = state.begun.policy
-    before = Situation(state=state, policy=policy, kind=kind_of(policy.kind), seen=observation, now=now)
+    before = Situation(state=state, policy=state.begun.policy, kind=kind, seen=observation, now=now)
     news = _news(before) if before.fresh else ()
     situation = before.after(*news)
-    answers = (rule(situation) for rule in _rules(situation.state.phase, also))
+    answers = (rule(situation) for rule in _rules(situation.state.phase, kind.rules))
     decision = next((answer for answer in answers if answer is not None), None)
     if decision is None:
         raise SafetyViolation(f"no rule decides in {state.phase.value}")
@@ -105,10 +96,10 @@ def decide(
 
 
 @cache
-def _rules(phase: Phase, also: tuple[Row, ...]) -> tuple[Rule, ...]:
+def _rules(phase: Phase, of_kind: tuple[Row, ...]) -> tuple[Rule, ...]:
     if phase is Phase.STANDING_DOWN:
         return ENDING
-    return tuple(rule for phases, rule in (*RULES, *also, DONE) if phase in phases)
+    return tuple(rule for phases, rule in (*RULES, *of_kind, DONE) if phase in phases)
 
 
 # What a reading shows by itself ------------------------------------
@@ -474,7 +465,8 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
     if not missing:
         news = recover.without_a_place(situation)
         slow = situation.kind.recovered(state, view, situation.seen.settings, situation.now)
-        return (*news, *slow, run_phase(state.phase, Phase.SETTLED))
+        said = () if slow is None else (slow,)
+        return (*news, *said, run_phase(state.phase, Phase.SETTLED))
     if recover.is_back_alone(situation, missing):
         why = "its copies have recovered; copies of earlier waves have not"
         return (run_phase(state.phase, Phase.SETTLED, why=why),)

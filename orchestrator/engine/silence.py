@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.memory import CLUSTER
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Instant, Seconds

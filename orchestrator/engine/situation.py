@@ -15,7 +15,7 @@ from orchestrator.engine import limits
 from orchestrator.engine.clock import UNWATCHED_SECONDS
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import gates_are_asked
-from orchestrator.engine.kinds.kind import KindOfCluster, kind_of
+from orchestrator.engine.kind import KindOfCluster
 from orchestrator.engine.limits import Limit
 from orchestrator.engine.memory import Absence
 from orchestrator.engine.phases import READS, Hosts
@@ -310,12 +310,15 @@ def members_awaited(situation: Situation) -> ClusterWatch | None:
 # What to read ------------------------------------
 
 
-def needed(state: RunState, last: Decision = LOOK_AGAIN) -> tuple[frozenset[Look], frozenset[NodeName]]:
+def needed(
+    kind: KindOfCluster, state: RunState, last: Decision
+) -> tuple[frozenset[Look], frozenset[NodeName]]:
     """What to read for the next decision, and which nodes' hosts: as little as it needs.
 
     A run that has changed nothing and is to end needs no reading: one may take minutes where nothing answers.
 
     Args:
+        kind: of its cluster.
         state: of the run.
         last: the decision before, which may ask for more.
     """
@@ -330,7 +333,7 @@ def needed(state: RunState, last: Decision = LOOK_AGAIN) -> tuple[frozenset[Look
     hosts = _hosts_needed(state, reads.hosts, last.hosts)
     if last.finished and Look.RECOVERIES in look:
         look |= {Look.FINISHED}
-    look |= kind_of(state.begun.policy.kind).reads_too(state)
+    look |= kind.reads_too(state)
     if state.begun.policy.upgrade is not None and state.phase is Phase.GATED and not state.waves_begun:
         look |= {Look.UPGRADE}
     if state.phase is Phase.MERGING and (state.merging.begun or not state.unfinished):

@@ -11,8 +11,8 @@ from typing import Final
 from orchestrator.engine import admit, beginning, changes, recover
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.grid import Move, Sight
-from orchestrator.engine.kinds.predicates import hold_in_brief, hold_in_words
 from orchestrator.engine.node import is_next, next_to
+from orchestrator.engine.predicates import hold_in_brief, hold_in_words
 from orchestrator.engine.progress import Mark
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import (

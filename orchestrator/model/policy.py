@@ -180,7 +180,7 @@ class Policy:
     rebalance_while_running: str | None = "none"
     # Riak: concurrent transfers per node during the run; raised, never lowered; None leaves it alone
     transfer_limit: int | None = None
-    # Riak: do not wait for its timers after a restart; see `engine/kinds/riak/recovery`
+    # Riak: do not wait for its timers after a restart; see `riak/rules/recovery`
     hasten_handoff: bool = False
     settle_consecutive: int = 3  # good readings in a row after which a node counts as ready
     deadlines: Deadlines = field(default_factory=Deadlines)

@@ -1,7 +1,7 @@
 """A Riak cluster as its commands and `/stats` report it. Every part is read or `Unknown`, never guessed.
 
 A partition is identified by its number, from 0 to the ring size minus one. Its index is that number times
-2^160 divided by the ring size. `engine/kinds/riak/predicates.py` defines which readings prove what.
+2^160 divided by the ring size. `riak/rules/predicates.py` defines which readings prove what.
 """
 
 from __future__ import annotations

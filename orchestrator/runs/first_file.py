@@ -15,7 +15,7 @@ from orchestrator.config.cluster import ClusterFile, ClusterSpec
 from orchestrator.config.draft import Draft, Service, scalar
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.config.services import ELASTICSEARCH
-from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
+from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.errors import UsageError
 from orchestrator.hosts.connection import UnknownKey
 from orchestrator.hosts.connections.pool import Connections

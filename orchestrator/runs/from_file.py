@@ -28,7 +28,7 @@ from orchestrator.config.policy import Overrides, build_policy, profile_wanted, 
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
-from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
+from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings

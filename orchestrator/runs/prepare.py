@@ -10,14 +10,13 @@ from typing import Final
 from orchestrator.config.gates import secrets_of
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.fold import replay
-from orchestrator.engine.kinds.riak.recovery import planned_too
 from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import undated
 from orchestrator.errors import JournalError, LeaseError, PlanMismatch, UsageError
 from orchestrator.hosts.placeholder import require_names
-from orchestrator.merging import decide
+from orchestrator.kinds import kind_of
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
@@ -25,6 +24,7 @@ from orchestrator.model.plan import Plan
 from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.next_command import next_command
+from orchestrator.riak.rules.recovery import planned_too
 from orchestrator.runs.attempt import driven
 from orchestrator.runs.connection import Connection, PolicySource
 from orchestrator.runs.files import SavedPlan
@@ -78,7 +78,8 @@ class Preparation:
         """What the run would do. Writes nothing, takes no lease."""
         if self.not_due:
             seen = Observation(at=self.connection.process.now, cluster=self.view)
-            return self._with_merges(empty_plan(self.started, seen, self.access))
+            kind = kind_of(self.started.policy.kind)
+            return self._with_merges(empty_plan(kind, self.started, seen, self.access))
         plan = self.plan_of(self.observe())
         _warn_of_blind_waves(self.connection, plan)
         return self._with_merges(plan)
@@ -87,9 +88,8 @@ class Preparation:
         """The plan of a restart alone, made from this observation."""
         ports, times = self.connection.ports, past_times(self.connection.state, self.view.name)
         describe = Executor(ports.cluster, ports.hosts(self.started.addresses)).describe
-        return make_plan(
-            self.started, seen, decide=decide, describe=describe, times=times, access=self.access
-        )
+        kind = kind_of(self.started.policy.kind)
+        return make_plan(kind, self.started, seen, describe=describe, times=times, access=self.access)
 
     def _foreseen(self) -> Plan:
         """A plan for its times alone, of a run without a plan: no host and no gate is asked."""

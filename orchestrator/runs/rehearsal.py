@@ -12,7 +12,7 @@ from orchestrator.engine.plan import make_plan
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, LeaseError, SafetyViolation
-from orchestrator.merging import decide
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import action_name
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.observation import Observation
@@ -98,9 +98,9 @@ class Rehearsal:
     def plan(self) -> Plan:
         """The plan for the simulated cluster: a comparison with the real plan shows what it lacks."""
         return make_plan(
+            kind_of(self._started.policy.kind),
             self._started,
             glance(self._world, self._started),
-            decide=decide,
             describe=action_name,
             times=PastTimes(),
         )

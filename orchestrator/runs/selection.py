@@ -8,13 +8,19 @@ from typing import Final
 
 from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.riak_playbook import LOCATION
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
-from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.kinds.predicates import Predicate
+from orchestrator.elasticsearch.rules.merge_rules import (
+    OWN_RULES,
+    PastMerges,
+    leftovers,
+    merge_targets,
+    nodes_due,
+)
+from orchestrator.elasticsearch.rules.settings import AWARENESS, awareness_of
+from orchestrator.engine.predicates import Predicate
 from orchestrator.engine.upgrade import to_upgrade
 from orchestrator.engine.waves import selected, undated
 from orchestrator.errors import UsageError
-from orchestrator.merging.rules import OWN_RULES, PastMerges, leftovers, merge_targets, nodes_due
+from orchestrator.kinds import kind_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.merging import BulkView, LoaderLeftover, Resolution, ResolvedIndex

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.errors import LeaseError

@@ -18,9 +18,10 @@ from orchestrator.engine.clock import STANDSTILL_SECONDS
 from orchestrator.engine.memory import CLUSTER
 from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.silence import Heard
-from orchestrator.engine.situation import LOOK_AGAIN, Decision, needed
+from orchestrator.engine.situation import LOOK_AGAIN, Decision
 from orchestrator.engine.state import RunState
 from orchestrator.engine.work import to_tune
+from orchestrator.kinds import needed
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView
 from orchestrator.model.observation import HostView, Look, Observation

@@ -25,7 +25,7 @@ from orchestrator.engine.silence import Heard
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import DeposedError, JournalError
-from orchestrator.merging import decide
+from orchestrator.kinds import decide
 from orchestrator.model.action import Action, Done, RebootHost, StopNode, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (

@@ -12,8 +12,8 @@ from typing import Self
 from sqlalchemy import URL, Engine, RowMapping, desc, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from orchestrator.elasticsearch.rules.merge_rules import PastMerges
 from orchestrator.errors import JournalError
-from orchestrator.merging.rules import PastMerges
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import Instant

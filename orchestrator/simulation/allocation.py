@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import (
+from orchestrator.elasticsearch.rules.settings import (
     BANDWIDTH,
     CONCURRENT_RECOVERIES,
     INITIAL_PRIMARIES,

@@ -1,7 +1,7 @@
 """Where a copy may be allocated: the allocation deciders of the simulated cluster.
 
 They share the names of settings alone with the program's own reading of these rules
-(`engine/kinds/elasticsearch/returning.py`), which is judged by them; both are compared with what real
+(`elasticsearch/rules/returning.py`), which is judged by them; both are compared with what real
 servers said.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, Protocol
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, listed
+from orchestrator.elasticsearch.rules.settings import AWARENESS, FORCED_AWARENESS, listed
 from orchestrator.model.allocation import ALLOCATION, DISABLE_NEW, FLAGS, disables
 from orchestrator.model.cluster import DATA_ROLES, NodeName, Role, ShardId
 from orchestrator.model.observation import SettingValue

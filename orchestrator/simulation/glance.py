@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.kinds.riak.recovery import planned_too
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import EVERYTHING, Look, Observation
 from orchestrator.model.reading import Unknown
+from orchestrator.riak.rules.recovery import planned_too
 from orchestrator.simulation import bulk, tuning, views
 from orchestrator.simulation.gates import SimulatedGates
 from orchestrator.simulation.world import World

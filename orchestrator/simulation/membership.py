@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
+from orchestrator.elasticsearch.rules.settings import MINIMUM_MASTERS
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds

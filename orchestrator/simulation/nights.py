@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS
+from orchestrator.elasticsearch.rules.settings import EXCLUSIONS
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level

@@ -12,10 +12,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.engine.kinds.riak.quorum import breaches
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
 from orchestrator.model.riak import Ring
+from orchestrator.riak.rules.quorum import breaches
 from orchestrator.simulation.mishaps import What
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import SimMove

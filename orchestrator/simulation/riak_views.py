@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from orchestrator.engine.kinds.riak.recovery import impossible
 from orchestrator.model.cluster import Health, Incarnation, Node, NodeName
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
@@ -32,6 +31,7 @@ from orchestrator.model.riak import (
     is_limit,
 )
 from orchestrator.ports import ClusterReadings
+from orchestrator.riak.rules.recovery import impossible
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import SimVnodes

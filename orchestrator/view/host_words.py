@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
-from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.memory import CLUSTER, Silence
-from orchestrator.engine.situation import needed
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.state import RunState
+from orchestrator.kinds import needed
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.encoding import fields_of
 from orchestrator.model.event import ActionFailed

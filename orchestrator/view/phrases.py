@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final, assert_never
 
-from orchestrator.engine.kinds.predicates import hold_by_name, hold_in_words
+from orchestrator.engine.predicates import hold_by_name, hold_in_words
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import (
+from orchestrator.elasticsearch.rules.settings import (
     BANDWIDTH,
     CONCURRENT_RECOVERIES,
     CONCURRENT_STREAMS,
     INITIAL_PRIMARIES,
     REBALANCE,
 )
-from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
 from orchestrator.model.allocation import DISABLING

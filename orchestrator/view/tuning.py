@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.encoding import fields_of
 from orchestrator.model.reading import Reading, Unknown

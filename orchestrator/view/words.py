@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from orchestrator.engine.kinds.riak.recovery import in_words
 from orchestrator.model import action as act
 from orchestrator.model import event as ev
 from orchestrator.model import work_event as wev
@@ -13,6 +12,7 @@ from orchestrator.model.observation import MissingCopy
 from orchestrator.model.phase import NodePhase, Outcome, step_name
 from orchestrator.model.policy import Kind
 from orchestrator.model.upgrade import InstallState
+from orchestrator.riak.rules.recovery import in_words
 from orchestrator.untrusted import one_line
 from orchestrator.view.host_words import host_sentence
 from orchestrator.view.phrases import (

@@ -7,13 +7,13 @@ import inspect
 import pytest
 
 from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
+from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Point
-from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.action import ACTION_NAMES, Purpose
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS
 from tests.cli.console import Console
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import FORCED_AWARENESS, REBALANCE
+from orchestrator.elasticsearch.rules.settings import FORCED_AWARENESS, REBALANCE
 from orchestrator.model.action import (
     ClearVotingExclusions,
     ExcludeFromVoting,

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, MINIMUM_MASTERS
+from orchestrator.elasticsearch.rules.settings import AWARENESS, MINIMUM_MASTERS
 from orchestrator.model.action import ActionResult, ClusterAction, Done, Flush
 from orchestrator.model.allocation import FLAGS
 from orchestrator.model.cluster import CopyState, Index, NodeName, Role, ShardCopy

@@ -50,11 +50,12 @@ _FAST: Final = "not (real or docker or part or slow)"
 """As in `make check`."""
 _UNITS: Final = {
     "engine": ("tests/unit/engine",),
-    "merging": (
-        "tests/unit/engine/test_merging.py",
+    "elasticsearch": (
+        "tests/unit/engine",
         "tests/simulation/test_invariants.py",
         "tests/unit/runtime",
     ),
+    "riak": ("tests/unit/engine",),
     "runtime": ("tests/unit/runtime",),
 }
 _LAYERS: Final = ("scenes", "runs", "drawn", "units", "cli", "fast")

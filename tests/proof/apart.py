@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from tests.proof.deletions import OF_OVERLAP
 from tests.proof.planting import ROOT, Defect, plant, planted_defects
 from tests.simulation.soak import ALLOCATIONS

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.model.action import StopNode, WriteSettings
 from orchestrator.model.cluster import Incarnation, NodeName, Role
 from orchestrator.model.event import WaveStarted

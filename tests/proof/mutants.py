@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-PACKAGES: Final = ("engine", "merging", "runtime")
+PACKAGES: Final = ("elasticsearch", "engine", "riak", "runtime")
 _SEED: Final = "proof"
 _COMPARISONS: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,

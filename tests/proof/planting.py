@@ -16,7 +16,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -26,9 +26,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 _RAN: Final = "__ran__"
 """The global by which patched code says that it runs."""
 _CATALOGUES: Final = {
-    "elasticsearch": ("orchestrator.engine.kinds.kind", "ELASTICSEARCH"),
-    "riak": ("orchestrator.engine.kinds.kind", "RIAK"),
-    "merging": ("orchestrator.merging.merging", "MERGE_RULES"),
+    "elasticsearch": ("orchestrator.elasticsearch.rules.kind", "Elasticsearch"),
+    "riak": ("orchestrator.riak.rules.kind", "Riak"),
+    "merging": ("orchestrator.elasticsearch.rules.merge", "MERGE_RULES"),
 }
 
 
@@ -266,4 +266,7 @@ def _delete(catalogue: str, *names: str) -> None:
     if missing := set(names) - {rule.name for rule in rules}:
         raise NotPlantedError(f"{attribute} has no {', '.join(missing)}")
     kept = tuple(rule for rule in rules if rule.name not in names)
-    setattr(owner, attribute, kept if isinstance(whole, tuple) else replace(whole, predicates=kept))
+    if isinstance(whole, tuple):
+        setattr(owner, attribute, kept)
+    else:
+        whole.predicates = kept

@@ -13,8 +13,8 @@ from itertools import combinations, product
 from types import MappingProxyType
 from typing import Final
 
+from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.engine.fold import replay
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceMerge, RetryFailed, StartNode, StopNode
 from orchestrator.model.cluster import CopyState, NodeName, Role

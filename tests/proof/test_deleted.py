@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from tests.proof.apart import ran
 from tests.proof.deletions import OF_OVERLAP, SCENARIOS
 

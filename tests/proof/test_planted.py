@@ -48,7 +48,7 @@ def test_a_text_that_is_gone_is_named(path: str, text: str, says: str) -> None:
 
 
 def test_a_predicate_that_is_gone_is_named() -> None:
-    with pytest.raises(NotPlantedError, match="a defect: RIAK has no lease_is_lost"):
+    with pytest.raises(NotPlantedError, match="a defect: Riak has no lease_is_lost"):
         plant(Defect(name="a defect", says="nothing", run=0, without=("riak lease_is_lost",)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
-from orchestrator.engine.kinds.elasticsearch.settings import BANDWIDTH, EXCLUSIONS
+from orchestrator.elasticsearch.rules.settings import BANDWIDTH, EXCLUSIONS
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.observation import Level

@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, ForeseenNotToReturn, Hold
 from orchestrator.simulation.deciders import LIMIT, PREFIX, SAME_HOST

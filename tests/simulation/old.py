@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
+from orchestrator.elasticsearch.rules.settings import MINIMUM_MASTERS
 from orchestrator.model.allocation import ALLOCATION, DISABLE_NEW, FLAGS
 from orchestrator.simulation import membership
 from orchestrator.simulation.ways import Ways

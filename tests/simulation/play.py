@@ -8,18 +8,17 @@ from weakref import WeakKeyDictionary
 
 from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.plan import Decide, make_plan
+from orchestrator.engine.plan import make_plan
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
-from orchestrator.merging import decide
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import Event, Hold, PhaseEntered, Record
-from orchestrator.model.observation import Observation
+from orchestrator.model.event import Event, PhaseEntered, Record
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
-from orchestrator.model.reading import Instant, Unknown
+from orchestrator.model.reading import Unknown
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.invariants import Step
@@ -188,7 +187,6 @@ def plan_of(
     out_of_reach: Collection[str] = (),
     untold: Collection[str] = (),
     times: PastTimes | None = None,
-    decides: Decide = decide,
 ) -> Plan:
     """What `plan` would show of this world now; nothing is done to it.
 
@@ -198,7 +196,6 @@ def plan_of(
         out_of_reach: nodes whose hosts do not answer.
         untold: nodes that do not tell which process they are.
         times: what earlier runs took.
-        decides: decides instead of the program.
     """
     simulation = Simulation(world)
     simulation.note_what_is(wanted, simulation.run)
@@ -213,28 +210,13 @@ def plan_of(
             for node in seen.cluster.nodes
         )
         seen = replace(seen, cluster=replace(seen.cluster, nodes=nodes))
-    return make_plan(started, seen, decide=decides, describe=action_name, times=times or PastTimes())
-
-
-class _HeldError(Exception):
-    """A plan of this run holds for one of the predicates."""
+    kind = kind_of(wanted.kind)
+    return make_plan(kind, started, seen, describe=action_name, times=times or PastTimes())
 
 
 def plan_holds_for(world: World, wanted: Policy, predicates: Collection[str]) -> bool:
-    """Whether a plan of this world would hold for one of these; it is not made beyond the first."""
-
-    def decided(state: RunState, seen: Observation, now: Instant) -> Decision:
-        decision = decide(state, seen, now)
-        said = (event for event in decision.events if isinstance(event, Hold))
-        if any(hold.predicate in predicates for hold in (*decision.holds, *said)):
-            raise _HeldError
-        return decision
-
-    try:
-        plan = plan_of(world, wanted, decides=decided)
-    except _HeldError:
-        return True
-    return any(hold.predicate in predicates for hold in plan.holds)
+    """Whether a plan of this world would hold for one of these."""
+    return any(hold.predicate in predicates for hold in plan_of(world, wanted).holds)
 
 
 def phase_of(simulation: Simulation) -> Phase:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, BANDWIDTH, FORCED_AWARENESS
+from orchestrator.elasticsearch.rules.settings import AWARENESS, BANDWIDTH, FORCED_AWARENESS
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, Role
 from orchestrator.model.observation import Level

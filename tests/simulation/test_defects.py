@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.fold import replay
-from orchestrator.merging import decide
+from orchestrator.kinds import decide
 from orchestrator.model.action import HostAction, RunHook, StartNode, StopNode
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.event import ActionSent

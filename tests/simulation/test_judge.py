@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import CONCURRENT_RECOVERIES
+from orchestrator.elasticsearch.rules.settings import CONCURRENT_RECOVERIES
 from orchestrator.model.action import (
     Done,
     Moment,

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS
+from orchestrator.elasticsearch.rules.settings import AWARENESS, FORCED_AWARENESS
 from orchestrator.errors import UsageError
 from orchestrator.model.action import SettingChange, WriteSettings
 from orchestrator.model.allocation import ALLOCATION, FLAGS

@@ -12,7 +12,8 @@ from typing import Final
 import orjson
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, value_today
+from orchestrator.elasticsearch.rules.settings import limit_changes, value_today
+from orchestrator.engine.state import NOT_BEGUN
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.action import action_name
 from orchestrator.model.cluster import NodeName, Role
@@ -551,8 +552,9 @@ def test_a_higher_value_behind_a_transient_one_is_kept(subtests: pytest.Subtests
 
 def test_the_default_bandwidth_is_that_of_the_version() -> None:
     settings = SettingsView(persistent={}, transient={}, files={BANDWIDTH: "20971520b"})
-    for slow_disks, source in [(True, "default"), (False, "file")]:
-        today = value_today(settings, BANDWIDTH, "100mb", slow=slow_disks)
+    begun = replace(NOT_BEGUN, distribution="elasticsearch")
+    for version, source in [("1.5.2", "default"), ("1.6.0", "file")]:
+        today = value_today(settings, BANDWIDTH, "100mb", replace(begun, version=version))
         assert (today.value, today.source, today.times) == ("20mb", source, 5.0)
 
 

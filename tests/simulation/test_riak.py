@@ -13,10 +13,9 @@ from rich.console import Console
 
 from orchestrator.engine.admit import refusals
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.kinds.kind import RIAK, Riak
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES
-from orchestrator.engine.situation import Decision, Situation, needed
+from orchestrator.engine.situation import Decision, Situation
 from orchestrator.engine.state import RunState
+from orchestrator.kinds import needed
 from orchestrator.model.action import Purpose
 from orchestrator.model.event import NodeRecovered, Record, SettingChanged
 from orchestrator.model.observation import ClusterView, LeaseView, Level, Look
@@ -25,6 +24,9 @@ from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import timer_key
 from orchestrator.model.work_event import NotHastened
+from orchestrator.riak.rules.kind import Riak
+from orchestrator.riak.rules.predicates import PREDICATES
+from orchestrator.riak.rules.recovery import unsettled
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable
 from orchestrator.simulation.riak import RiakWorld
@@ -113,19 +115,17 @@ def test_clean_transfers_do_not_count_while_vnodes_must_start(
     seeing.written = False
     run(seeing, wanted=HASTENED)
     assert seeing.violations == []
-    monkeypatch.setattr("orchestrator.engine.kinds.kind.RIAK", _Blind(predicates=RIAK.predicates))
+    monkeypatch.setattr(Riak, "unsettled", staticmethod(_blind))
     world = rolling()
     world.written = False  # so that nobody else has anything for a node that was down
     run(world, wanted=HASTENED)
     assert any("it has not found" in each for each in world.violations)
 
 
-class _Blind(Riak):
+def _blind(state: RunState, view: ClusterView) -> str | None:
     """It does not ask for vnodes that were never started."""
-
-    def unsettled(self, state: RunState, view: ClusterView) -> str | None:
-        assert view.riak is not None
-        return super().unsettled(state, replace(view, riak=replace(view.riak, unstarted={})))
+    assert view.riak is not None
+    return unsettled(state, replace(view, riak=replace(view.riak, unstarted={})))
 
 
 class _FallsSilent(RiakWorld):
@@ -185,19 +185,19 @@ def test_a_node_that_goes_down_before_its_turn_is_one_hold(in_reach: str) -> Non
     lease = LeaseView(held=True, holder="ann@bastion", refreshed=0.0)
     before = replace(glance(world, started), lease=lease)
     assert not isinstance(before.cluster, Unknown)
-    baseline = RIAK.baseline(before.cluster, {})
+    baseline = Riak.baseline(before.cluster, {})
     record = Record(run=state.run, sequence=9, at=before.at, event=baseline)
     after = replace(glance(down(world, THREE), started), lease=lease)
     if in_reach != "its machine answers":
         after = replace(after, hosts={**after.hosts, THREE: Unknown(reason="no route to it")})
     situation = Situation(
-        state=evolve(state, record), policy=riak_policy(), kind=RIAK, seen=after, now=after.at
+        state=evolve(state, record), policy=riak_policy(), kind=Riak(), seen=after, now=after.at
     )
-    found = refusals(situation, RIAK.predicates, Wave(number=1, nodes=(THREE,)))
+    found = refusals(situation, Riak.predicates, Wave(number=1, nodes=(THREE,)))
     assert [hold.predicate for hold in found] == ["all_members_up"], found
     follow = {"expected_nodes_present", "ring_ready", "no_transfers", "selected_hosts_ready"}
     assert follow <= set(found[0].also)
-    pending = refusals(replace(situation, seen=before), RIAK.predicates, Wave(number=1, nodes=(THREE,)))
+    pending = refusals(replace(situation, seen=before), Riak.predicates, Wave(number=1, nodes=(THREE,)))
     assert pending == ()
 
 

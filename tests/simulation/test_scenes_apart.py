@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.engine.fold import evolve, replay
 from orchestrator.engine.progress import LostStop
-from orchestrator.engine.run import decide
-from orchestrator.engine.situation import Decision, needed
+from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState, with_node
+from orchestrator.kinds import decide, needed
 from orchestrator.model.action import RunHook
 from orchestrator.model.event import Deposed, Record, RestoreBegun, RunResumed, StoodDown
 from orchestrator.model.observation import ClusterView, Look, Observation

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
+from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, WriteSettings, action_name, action_target
 from orchestrator.model.event import (

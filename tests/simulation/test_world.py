@@ -14,7 +14,6 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.kinds.riak.quorum import breaches
 from orchestrator.model.action import Flush, RefreshIndex, Refused, RunInstall, SetIndexSettings
 from orchestrator.model.allocation import ALLOCATION, DISABLE_NEW, FLAGS
 from orchestrator.model.cluster import CopyState, NodeName
@@ -23,6 +22,7 @@ from orchestrator.model.observation import Activity, ClusterView, Level, Look
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import Membership, PartitionCount, RiakView, RingStatus, SignsOfLife, Transfers
+from orchestrator.riak.rules.quorum import breaches
 from orchestrator.simulation import (
     allocation,
     installs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS
+from orchestrator.elasticsearch.rules.settings import AWARENESS, FORCED_AWARENESS
 from orchestrator.model.cluster import Role
 from orchestrator.model.observation import Level
 from orchestrator.model.policy import Policy, Strategy

@@ -12,7 +12,7 @@ import typer
 from docs import generate, man_pages, witnesses
 from orchestrator.cli.program import app, run
 from orchestrator.cli.work.explain import EXIT_MEANINGS
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.errors import ExitCode
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.simulation.invariants import INVARIANTS

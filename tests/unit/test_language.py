@@ -11,9 +11,9 @@ import typer.main
 
 from orchestrator.cli.program import app
 from orchestrator.cli.work import explain
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
-from orchestrator.merging.rules import OWN_RULES
+from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
+from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.view.phrases import TERMS
 from tests.unit.sources import ROOT, SOURCES, Module, module_of, modules
 

@@ -15,21 +15,21 @@ from typing import Final
 import typer
 
 from orchestrator.config.reference import Key, keys
+from orchestrator.elasticsearch.rules import settings
+from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.engine import limits
 from orchestrator.engine.grid import NODE_STEPS, NODE_STEPS_BY_COMMAND
-from orchestrator.engine.kinds.elasticsearch import settings
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, RUN_STEPS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import MEANINGS
-from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.action import ACTION_NAMES, Purpose
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.next_command import next_command
+from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS, awaited
 
 _WIDEST: Final = 100

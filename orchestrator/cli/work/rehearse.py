@@ -13,7 +13,7 @@ from orchestrator.config.policy import Overrides
 from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.plan import make_plan
 from orchestrator.errors import ExitCode, SafetyViolation
-from orchestrator.merging import decide
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import action_name
 from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.observation import EVERYTHING, Observation
@@ -131,6 +131,7 @@ def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context) -> Re
 
 def _not_simulated(rehearsal: Rehearsal, started: RunStarted, seen: Observation) -> Sequence[Hold]:
     """Holds of the real cluster that the simulated cluster does not have."""
-    real = make_plan(started, seen, decide=decide, describe=action_name, times=PastTimes()).holds
+    kind = kind_of(started.policy.kind)
+    real = make_plan(kind, started, seen, describe=action_name, times=PastTimes()).holds
     there = {(hold.predicate, hold.subject) for hold in rehearsal.plan().holds}
     return [hold for hold in real if (hold.predicate, hold.subject) not in there]

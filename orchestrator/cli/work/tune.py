@@ -14,7 +14,7 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Nodes, Output
 from orchestrator.cli.prompts import ask, require_terminal
-from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.hosts.undoing import Back, Foreign, Kept, Ours

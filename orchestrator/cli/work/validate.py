@@ -31,10 +31,10 @@ from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.playbook import PlaybookSpec, around_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.elasticsearch.rules.predicates import is_waived
+from orchestrator.elasticsearch.rules.returning import Away, returns
 from orchestrator.engine.gates import judged
-from orchestrator.engine.kinds.elasticsearch.catalogue import is_waived
-from orchestrator.engine.kinds.elasticsearch.returning import Away, returns
-from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts

@@ -9,7 +9,6 @@ from concurrent.futures import Executor
 from typing import Final
 
 from orchestrator.daemons import Daemons
-from orchestrator.engine.kinds.riak.recovery import impossible
 from orchestrator.model.action import (
     ActionResult,
     ClusterAction,
@@ -35,6 +34,7 @@ from orchestrator.model.observation import (
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.riak import ClusterStatus, TransferLimits, holder, is_timer
 from orchestrator.ports import ClusterReadings
+from orchestrator.riak.rules.recovery import impossible
 from orchestrator.stores.riak.admin import Commands, RiakAdmin
 from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable
 from orchestrator.stores.riak.reading import Memory, Reader, awaits_handoff, up

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.kinds.riak.recovery import impossible
+from orchestrator.riak.rules.recovery import impossible
 
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\D.*)?", re.DOTALL)
 _FIRST_WITHOUT_RIAK_ADMIN: Final = (3, 0)

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from orchestrator.daemons import Daemons
-from orchestrator.engine.kinds.riak.recovery import ASKED_AT_LEAST
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.model.observation import ClusterView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
@@ -38,6 +37,7 @@ from orchestrator.model.riak import (
     limit_key,
     timer_key,
 )
+from orchestrator.riak.rules.recovery import ASKED_AT_LEAST
 from orchestrator.stores.riak.admin import KV
 from orchestrator.stores.riak.contact import Contact, Contacts, usable
 from orchestrator.stores.riak.lives import Lives

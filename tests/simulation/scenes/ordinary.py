@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import ActionFailed, NotWaitedFor
 from orchestrator.model.observation import Level

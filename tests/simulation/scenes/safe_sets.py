@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from orchestrator.engine.kinds.riak.quorum import breaches
 from orchestrator.model.policy import (
     DisabledPredicate,
     Policy,
@@ -13,6 +12,7 @@ from orchestrator.model.policy import (
     Together,
     ZeroReplicas,
 )
+from orchestrator.riak.rules.quorum import breaches
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.model.action import Moment, RunHook, StartNode
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import (

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.kinds.predicates import Question, evidence_of, holds
+from orchestrator.engine.predicates import Question, evidence_of, holds
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import RunState
+from orchestrator.kinds import kind_of
 from orchestrator.model.cluster import NodeName, ShardCopy, Zone
 from orchestrator.model.event import Event, Record
 from orchestrator.model.observation import EVERYTHING, ClusterView, LeaseView, Look, Observation

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cache
 
 from orchestrator.engine.grid import Move, Sight, move_of
-from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.memory import Absence
 from orchestrator.engine.node import turn
+from orchestrator.engine.predicates import Question
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import NodeStep, Situation

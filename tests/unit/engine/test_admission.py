@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import pytest
 
+from orchestrator.elasticsearch.rules.settings import EXCLUSIONS
 from orchestrator.engine import admit, beginning
 from orchestrator.engine.gates import closed_gates, gate_news, gates_passed
-from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS
 from orchestrator.engine.memory import Absence
 from orchestrator.engine.merge_state import MergeProgress, Merging
-from orchestrator.engine.run import decide
-from orchestrator.engine.situation import Situation, needed
+from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import RunState
+from orchestrator.kinds import decide, needed
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import (
     AlertsAtStart,

@@ -9,9 +9,9 @@ from orchestrator.engine import limits
 from orchestrator.engine.clock import STANDSTILL_SECONDS, UNWATCHED_SECONDS, Clock
 from orchestrator.engine.memory import Absence
 from orchestrator.engine.progress import LostStop
-from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import RunState
+from orchestrator.kinds import decide
 from orchestrator.model.action import SettingChange
 from orchestrator.model.event import RunFinished, RunResumed, StandingDown, StoodStill
 from orchestrator.model.observation import Level

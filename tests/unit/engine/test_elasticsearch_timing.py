@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.estimate import PUBLISHED
-from orchestrator.engine.kinds.elasticsearch.recovery import stored_by_node, usual_restart
+from orchestrator.elasticsearch.rules.recovery import usual_restart
+from orchestrator.engine.estimate import PUBLISHED, stored_by_node
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Observation
 from orchestrator.model.policy import RecoveryLimits

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.sets import bounds
+from orchestrator.elasticsearch.rules.sets import bounds
 from orchestrator.engine.largest_safe import Bound, Sets, Unit
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Strategy

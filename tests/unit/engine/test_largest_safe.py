@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
+from orchestrator.elasticsearch.rules.sets import bounds
 from orchestrator.engine import largest_safe
-from orchestrator.engine.kinds.elasticsearch.sets import bounds
 from orchestrator.engine.largest_safe import Bound, Sets, Unit
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.policy import DisabledPredicate, Strategy, Wave

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.engine import limits, refusals
-from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.limits import Limit
 from orchestrator.engine.memory import Absence, Failing, RefusedAccess
 from orchestrator.engine.merge_state import Merging
+from orchestrator.engine.predicates import Question
 from orchestrator.engine.progress import LostStop
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (

@@ -8,12 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.changes import from_record
-from orchestrator.engine.kinds.predicates import evidence_of
-from orchestrator.engine.merge_state import MergeProgress, Merging
-from orchestrator.merging import decide
-from orchestrator.merging.merging import _in_progress, _room_for_another
-from orchestrator.merging.rules import (
+from orchestrator.elasticsearch.rules.merge import _in_progress, _room_for_another
+from orchestrator.elasticsearch.rules.merge_rules import (
     MERGE_RULES,
     PastMerges,
     left_behind,
@@ -21,6 +17,10 @@ from orchestrator.merging.rules import (
     merge_targets,
     nodes_due,
 )
+from orchestrator.engine.changes import from_record
+from orchestrator.engine.merge_state import MergeProgress, Merging
+from orchestrator.engine.predicates import evidence_of
+from orchestrator.kinds import decide
 from orchestrator.model.cluster import CopyState, Incarnation, NodeName, ShardId
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord

@@ -8,7 +8,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.elasticsearch.rules.kind import Elasticsearch
+from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.engine.optimism import OptimisticWorld
 from orchestrator.model.action import Purpose, SetReplicas, SettingChange, StartNode, StopNode, WriteSettings
 from orchestrator.model.observation import (
@@ -28,8 +29,13 @@ CLUSTER = parse_cluster(
 )
 assert isinstance(CLUSTER, ClusterView)
 RUNNING = HostView(service=ServiceState.RUNNING, detail="running")
+ELASTICSEARCH = Elasticsearch()
 SEEN = Observation(at=0.0, cluster=CLUSTER, hosts={node.name: RUNNING for node in CLUSTER.nodes})
 STEPS = st.lists(st.tuples(st.sampled_from(["stop", "start", "replicas"]), st.integers(0, 8)), max_size=12)
+
+
+def _world(seen: Observation) -> OptimisticWorld:
+    return OptimisticWorld(kind=ELASTICSEARCH, seen=seen)
 
 
 def _view(world: OptimisticWorld) -> ClusterView:
@@ -38,7 +44,7 @@ def _view(world: OptimisticWorld) -> ClusterView:
 
 
 def _after(world: OptimisticWorld, what: str, number: int) -> OptimisticWorld:
-    name = sorted(node.name for node in _view(OptimisticWorld(seen=SEEN)).nodes)[number]
+    name = sorted(node.name for node in _view(_world(SEEN)).nodes)[number]
     if what == "stop":
         return world.after(StopNode(node=name))
     if what == "start":
@@ -51,7 +57,7 @@ def _after(world: OptimisticWorld, what: str, number: int) -> OptimisticWorld:
 
 @given(steps=STEPS)
 def test_what_is_carried_over_is_what_is_there(steps: list[tuple[str, int]]) -> None:
-    world = OptimisticWorld(seen=SEEN)
+    world = _world(SEEN)
     for what, number in steps:
         world = _after(world, what, number)
         carried = _view(world)
@@ -70,7 +76,7 @@ def test_new_replicas_are_in_other_zones() -> None:
     zones = {node.name: str(number % 3) for number, node in enumerate(CLUSTER.nodes)}
     nodes = tuple(replace(node, attributes={"zone": zones[node.name]}) for node in CLUSTER.nodes)
     settings = SettingsView(persistent={AWARENESS: "zone"}, transient={}, files={})
-    world = OptimisticWorld(seen=replace(SEEN, cluster=replace(CLUSTER, nodes=nodes), settings=settings))
+    world = _world(replace(SEEN, cluster=replace(CLUSTER, nodes=nodes), settings=settings))
     for count in (1, 2):
         for index in CLUSTER.indices:
             action = SetReplicas(index=index.name, index_uuid=index.uuid, found=0, wanted=count)
@@ -82,13 +88,13 @@ def test_new_replicas_are_in_other_zones() -> None:
 
 @given(steps=STEPS)
 def test_actions_together_do_what_they_do_one_after_the_other(steps: list[tuple[str, int]]) -> None:
-    names = sorted(node.name for node in _view(OptimisticWorld(seen=SEEN)).nodes)
+    names = sorted(node.name for node in _view(_world(SEEN)).nodes)
     verbs = {"stop": StopNode, "start": StartNode}
     actions = [verbs[what](node=names[number]) for what, number in steps if what in verbs]
-    each = OptimisticWorld(seen=SEEN)
+    each = _world(SEEN)
     for action in actions:
         each = each.after(action)
-    together = OptimisticWorld(seen=SEEN).after(*actions)
+    together = _world(SEEN).after(*actions)
     assert together == each
     assert list(_view(together).members.items()) == list(_view(each).members.items())
     assert list(_view(together).routing.red.items()) == list(_view(each).routing.red.items())
@@ -100,6 +106,6 @@ def test_a_written_setting_changes_no_rule_of_settings() -> None:
     for resets, flags in ((True, False), (False, False), (False, True)):
         found = SettingsView(files={"a": "1"}, resets=resets, allocation_flags=flags)
         change = SettingChange(level=Level.PERSISTENT, key="a", found=None, wanted="2")
-        world = OptimisticWorld(seen=replace(SEEN, settings=found))
+        world = _world(replace(SEEN, settings=found))
         after = world.after(WriteSettings(changes=(change,), purpose=Purpose.PUT_BACK)).seen.settings
         assert after == replace(found, persistent={"a": "2"})

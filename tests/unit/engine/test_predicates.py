@@ -12,14 +12,15 @@ from typing import Final
 import pytest
 
 from orchestrator.config.disabling import disabled_predicate
-from orchestrator.engine.kinds.elasticsearch.catalogue import (
+from orchestrator.elasticsearch.rules.predicates import (
     PREDICATES,
     no_other_maintenance,
     no_running_snapshot,
 )
-from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of, not_to_return
-from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
-from orchestrator.engine.kinds.predicates import (
+from orchestrator.elasticsearch.rules.recovery import baseline_of, not_to_return
+from orchestrator.elasticsearch.rules.settings import MINIMUM_MASTERS
+from orchestrator.engine.memory import Failing
+from orchestrator.engine.predicates import (
     SUBJECTS,
     Question,
     aggregated,
@@ -27,7 +28,6 @@ from orchestrator.engine.kinds.predicates import (
     hold_in_words,
     holds,
 )
-from orchestrator.engine.memory import Failing
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.allocation import DISABLING

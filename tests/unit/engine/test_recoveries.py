@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch import recovery
-from orchestrator.engine.kinds.elasticsearch.recovery import (
+from orchestrator.elasticsearch.rules import recovery
+from orchestrator.elasticsearch.rules.recovery import (
     baseline_of,
     lost_beyond_baseline,
     missing_of_waves,

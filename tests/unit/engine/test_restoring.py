@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Situation
+from orchestrator.kinds import decide
 from orchestrator.model.action import Purpose, SettingChange, WriteSettings
 from orchestrator.model.cluster import CopyState
 from orchestrator.model.event import GoodReading, PhaseEntered, SettingRestored, TakenDown

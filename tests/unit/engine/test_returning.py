@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.returning import (
+from orchestrator.elasticsearch.rules.returning import (
     DECIDERS,
     NEVER_IN_THE_WAY,
     Case,
@@ -19,7 +19,7 @@ from orchestrator.engine.kinds.elasticsearch.returning import (
     returns,
     version_key,
 )
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView, Disk, SettingsView

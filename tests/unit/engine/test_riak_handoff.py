@@ -8,24 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.kinds.kind import RIAK, kind_of
-from orchestrator.engine.kinds.riak.optimism import at_rest
-from orchestrator.engine.kinds.riak.recovery import (
-    baseline_of,
-    forced,
-    given_up,
-    home,
-    impossible,
-    limit_changes,
-    missed,
-    not_back,
-    shortfall,
-    timer_changes,
-    unsettled,
-    unstarted,
-)
 from orchestrator.engine.memory import Failing
 from orchestrator.engine.state import RunState
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import ForceHandoff, Purpose
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -55,6 +40,22 @@ from orchestrator.model.riak import (
     timer_key,
 )
 from orchestrator.model.work_event import NotHastened
+from orchestrator.riak.rules.kind import Riak
+from orchestrator.riak.rules.optimism import at_rest
+from orchestrator.riak.rules.recovery import (
+    baseline_of,
+    forced,
+    given_up,
+    home,
+    impossible,
+    limit_changes,
+    missed,
+    not_back,
+    shortfall,
+    timer_changes,
+    unsettled,
+    unstarted,
+)
 from orchestrator.simulation import views
 from tests.simulation.ringed import FIVE, ONE, THREE, TWO, riak_policy, ringed
 from tests.states import state_with
@@ -151,8 +152,9 @@ def test_what_keeps_a_node_from_being_back(subtests: pytest.Subtests) -> None:
             assert (found or "").startswith(said or "")
     assert not_back(replace(SEEN, riak=None), TWO) == "the ring was not read"
     # A plan counts a node as back whose stats were not read.
-    unread = at_rest(_with(**_signs(TWO, ping=SILENT, stats=SILENT)))
-    assert not_back(replace(SEEN, riak=unread), TWO) is None
+    silent = _with(**_signs(TWO, ping=SILENT, stats=SILENT))
+    assert silent.riak is not None
+    assert not_back(replace(SEEN, riak=at_rest(silent, silent.riak)), TWO) is None
     baseline = baseline_of(SEEN, {ONE: "boot-1"})
     assert (baseline.missing, baseline.boots) == ((), {ONE: "boot-1"})
     assert baseline.incarnations == {node.name: node.incarnation for node in SEEN.nodes}
@@ -387,7 +389,7 @@ def test_limit_changes_raise_and_note_what_was_found(subtests: pytest.Subtests) 
     """A higher limit is never lowered, and is noted first: its node forgets it when it restarts."""
     pending, recovered, rejoined = NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.REJOINED
     assert (holder(limit_key(TWO)), holder("cluster.routing.allocation.enable")) == (TWO, None)
-    assert kind_of(Kind.RIAK) is RIAK
+    assert isinstance(kind_of(Kind.RIAK), Riak)
     for what, state, limits, wanted in [
         ("lower", _state(), {ONE: 2, TWO: 7}, {ONE: ("2", "8"), TWO: ("7", "8")}),
         ("the same", _state(), {TWO: 8}, {TWO: ("8", "8")}),

@@ -10,9 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.kinds.predicates import Question, evidence_of, holds
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.recovery import home, left_waiting, news, shortfall, unsettled
+from orchestrator.engine.predicates import Question, evidence_of, holds
 from orchestrator.engine.state import RunState, WaitingHandoff
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Hold, MembersMissed, PhaseEntered, RestoreBegun, RunResumed, StoodStill
@@ -36,6 +34,8 @@ from orchestrator.model.riak import (
     Transfers,
 )
 from orchestrator.model.work_event import HandoffWaits, WaitingPartition
+from orchestrator.riak.rules.predicates import PREDICATES
+from orchestrator.riak.rules.recovery import home, left_waiting, news, shortfall, unsettled
 from orchestrator.view.phrases import hold_sentence
 from tests.fakes.riak_meanings import value_of
 from tests.fakes.riak_rings import claimed, in_blocks, names

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.quorum import bounds, breaches, list_bounds, quorum_of
 from orchestrator.engine.largest_safe import Bound, Sets
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Kind, Strategy, Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import Ring
+from orchestrator.riak.rules.predicates import PREDICATES
+from orchestrator.riak.rules.quorum import bounds, breaches, list_bounds, quorum_of
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, in_blocks, names, ring, spaced, together
 from tests.optimum import optimum

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.kinds.elasticsearch.settings import (
+from orchestrator.elasticsearch.rules.settings import (
     BANDWIDTH,
     CONCURRENT_RECOVERIES,
     INITIAL_PRIMARIES,

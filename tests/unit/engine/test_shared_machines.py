@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.kinds.predicates import Question
+from orchestrator.engine.predicates import Question
 from orchestrator.engine.waves import Machines
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import NodePhase

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.engine import silence
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.kinds.predicates import by_reason, by_same_reason
 from orchestrator.engine.memory import CLUSTER
+from orchestrator.engine.predicates import by_reason, by_same_reason
 from orchestrator.engine.silence import Heard
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName

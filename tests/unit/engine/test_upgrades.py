@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.engine import upgrade, work
-from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.memory import Failing
+from orchestrator.engine.predicates import Question
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import NodeStep, Situation
 from orchestrator.model.action import RunInstall

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.config.riak_playbook import LOCATION
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, withhold_changes
+from orchestrator.elasticsearch.rules.settings import limit_changes, withhold_changes
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Look, RunningSnapshot, SettingsView
 from orchestrator.model.policy import Policy

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import BANDWIDTH, limit_changes
+from orchestrator.elasticsearch.rules.settings import BANDWIDTH, limit_changes
 from orchestrator.model.action import Done, InDoubt
 from orchestrator.model.cluster import Role
 from orchestrator.model.lease import LeaseRecord

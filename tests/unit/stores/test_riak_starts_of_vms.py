@@ -12,8 +12,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.kinds.kind import RIAK
-from orchestrator.engine.kinds.riak.recovery import not_back, planned_too, still, unsettled
 from orchestrator.engine.phases import READS
 from orchestrator.engine.state import RunState, WaitingHandoff
 from orchestrator.model.action import (
@@ -33,6 +31,8 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView, timer_key
 from orchestrator.model.work_event import WaitingPartition
 from orchestrator.ports import ClusterReadings
+from orchestrator.riak.rules.kind import Riak
+from orchestrator.riak.rules.recovery import not_back, planned_too, still, unsettled
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_pace import parse_unstarted
 from orchestrator.stores.riak.reading import Memory
@@ -372,7 +372,7 @@ def test_vnode_status_is_never_sent(stage: Staged) -> None:
         sent += [line for _, line in stage.runner.asked]
     assert sent
     assert not [line for line in sent if re.search(r"vnode[-_]status|vnode-query", line)]
-    assert RIAK.predicates, "of a kind that has them"
+    assert Riak.predicates, "of a kind that has them"
 
 
 # Handoff that is hastened: the answers are those of the product's source, none was recorded ----------------

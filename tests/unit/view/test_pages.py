@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from orchestrator.cli.prompts import question
-from orchestrator.engine.kinds.predicates import aggregated
+from orchestrator.engine.predicates import aggregated
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState, WaveBegun
 from orchestrator.engine.waves import nodes_to_restart

@@ -15,13 +15,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.engine import ending, limits, run
+from orchestrator.elasticsearch.rules.merge_rules import (
+    IDENTITY,
+    MERGE_RULES,
+    NOT_WRITTEN,
+    left_behind,
+    not_counted,
+    size,
+    to_put_right,
+    written,
+)
+from orchestrator.elasticsearch.rules.recovery import missing_beyond_baseline
+from orchestrator.engine import ending, limits
 from orchestrator.engine.admit import let_go, overdue, unrecorded
 from orchestrator.engine.beginning import cannot_finish
-from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
-from orchestrator.engine.kinds.predicates import Question, hold_in_brief, holds
+from orchestrator.engine.kind import Row
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.run import Row
+from orchestrator.engine.predicates import Question, hold_in_brief, holds
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     POLL_SECONDS,
@@ -34,17 +44,6 @@ from orchestrator.engine.situation import (
     stand_down,
     wait,
 )
-from orchestrator.engine.state import RunState
-from orchestrator.merging.rules import (
-    IDENTITY,
-    MERGE_RULES,
-    NOT_WRITTEN,
-    left_behind,
-    not_counted,
-    size,
-    to_put_right,
-    written,
-)
 from orchestrator.model.action import (
     Action,
     Flush,
@@ -56,7 +55,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import HELD_BY, Hold, run_phase
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
-from orchestrator.model.observation import ClusterView, CopiesActive, Observation
+from orchestrator.model.observation import ClusterView, CopiesActive
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds, Unknown
@@ -637,12 +636,3 @@ RULES: Final[tuple[Row, ...]] = (
     ((Phase.FINISHING,), last_count),
 )
 """The rules of the merges, and of the end of a run that has merged."""
-
-
-def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
-    """The next step of a run that may merge indices first; see `engine.run.decide`.
-
-    Raises:
-        SafetyViolation: as there.
-    """
-    return run.decide(state, observation, now, also=RULES)

@@ -15,9 +15,10 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.allocation import ALLOCATION, withheld
 from orchestrator.model.cluster import Zone
+from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import Level, Look, SettingsView, SettingValue
 from orchestrator.model.plan import ValueToday
-from orchestrator.model.policy import Awareness, Policy
+from orchestrator.model.policy import Awareness, Policy, numbers
 from orchestrator.model.reading import Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 
@@ -115,21 +116,18 @@ def is_withheld(settings: SettingsView | Unknown, policy: Policy) -> bool:
     return not isinstance(settings, Unknown) and not withhold_changes(settings, policy)
 
 
-def value_today(settings: SettingsView, key: str, wanted: SettingValue | None, *, slow: bool) -> ValueToday:
-    """The value of a setting that is in force, its source, and how many times as high the wanted value is.
-
-    Args:
-        settings: as read.
-        key: of the setting.
-        wanted: the value during the run.
-        slow: whether the servers are older than Elasticsearch 1.6, whose default bandwidth is lower.
-    """
+def value_today(
+    settings: SettingsView, key: str, wanted: SettingValue | None, begun: RunStarted
+) -> ValueToday:
+    """The value of a setting that is in force, its source, and how many times as high the wanted value is."""
     found = settings.effective(key)
     if found is None:
         return ValueToday()
     level = next((level for level in _BY_FORCE if settings.at(level, key) == found), None)
     if level is None and key == BANDWIDTH and (count := bytes_of(found)):
         found = size_of(count)  # the largest of the nodes' own values is read in bytes
+    version = numbers(begun.version) if begun.distribution == "elasticsearch" else ()
+    slow = bool(version) and version < _FIRST_AT_40_MB
     defaults = {**_DEFAULTS, **({BANDWIDTH: "20mb"} if slow else {})}
     is_default = isinstance(found, str) and found.lower() == defaults.get(key)
     before, after = bytes_of(found) or 0, bytes_of(wanted) or 0
@@ -150,6 +148,9 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     BANDWIDTH: "40mb",
 }
 """The servers' own values, where no file and no update sets another one."""
+
+_FIRST_AT_40_MB: Final = (1, 6)
+"""Elasticsearch's first version with a default recovery bandwidth of 40 MB/s; earlier ones have 20 MB/s."""
 
 
 def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:

@@ -1,6 +1,6 @@
 """What a set of nodes that are down together must leave, as bounds for the search of the largest one.
 
-They are what the predicates about a wave check (`catalogue.py`, `every_kind.py`), without those that the
+They are what the predicates about a wave check (`predicates.py`, `every_kind.py`), without those that the
 operator has disabled. The predicates decide in the end: a bound that is too loose makes a wave smaller than
 it was planned, and never lets one pass.
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from orchestrator.engine.kinds.elasticsearch.catalogue import (
+from orchestrator.elasticsearch.rules.predicates import (
     ROLES_THAT_NEED_NO_MEMBER,
     SMALLEST_QUORUM,
     served,
     tiers_too,
 )
-from orchestrator.engine.kinds.elasticsearch.recovery import counts_as_safe, exempt_from_copies_rule
-from orchestrator.engine.kinds.every_kind import budget_bounds
+from orchestrator.elasticsearch.rules.recovery import counts_as_safe, exempt_from_copies_rule
+from orchestrator.engine.every_kind import budget_bounds
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.model.cluster import DATA_ROLES, NodeName, Role
 from orchestrator.model.observation import ClusterView

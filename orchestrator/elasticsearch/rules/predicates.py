@@ -1,7 +1,7 @@
 """The predicates of Elasticsearch and OpenSearch, in the order in which they are checked.
 
 The docs' catalogue is generated from the list at the end; the names are public. Those of every kind are in
-`every_kind.py`, those of an upgrade in `upgrading.py`. A missing reading is a hold: unknown is never healthy.
+`every_kind.py`, those of an upgrade in `upgrade.py`. A missing reading is a hold: unknown is never healthy.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
-from orchestrator.engine.gates import gates_open
-from orchestrator.engine.kinds import every_kind
-from orchestrator.engine.kinds.elasticsearch import upgrading
-from orchestrator.engine.kinds.elasticsearch.recovery import (
+from orchestrator.elasticsearch.rules import upgrade
+from orchestrator.elasticsearch.rules.recovery import (
     accepts_without_replicas,
     away_for_good,
     counts_as_safe,
@@ -26,7 +24,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     red_shards,
     refused_for_good,
 )
-from orchestrator.engine.kinds.elasticsearch.returning import (
+from orchestrator.elasticsearch.rules.returning import (
     Away,
     Filters,
     cluster_filters,
@@ -34,9 +32,11 @@ from orchestrator.engine.kinds.elasticsearch.returning import (
     returns,
     version_key,
 )
-from orchestrator.engine.kinds.elasticsearch.settings import FILTERS, MINIMUM_MASTERS, count_of, is_ours
-from orchestrator.engine.kinds.every_kind import on_cluster, some
-from orchestrator.engine.kinds.predicates import (
+from orchestrator.elasticsearch.rules.settings import FILTERS, MINIMUM_MASTERS, count_of, is_ours
+from orchestrator.engine import every_kind
+from orchestrator.engine.every_kind import on_cluster, some
+from orchestrator.engine.gates import gates_open
+from orchestrator.engine.predicates import (
     SUBJECTS,
     About,
     ByPolicy,
@@ -690,58 +690,58 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
         name="upgrade_path_is_supported",
         why="Between these versions nodes cannot be in one cluster, or cannot read each other's data.",
-        check=upgrading.upgrade_path_is_supported,
+        check=upgrade.upgrade_path_is_supported,
         may_be_disabled=False,
         passes_with_time=False,
     ),
     Predicate(
         name="no_node_is_newer",
         why="A node that has written data with a newer version does not start with an older one.",
-        check=upgrading.no_node_is_newer,
+        check=upgrade.no_node_is_newer,
         may_be_disabled=False,
         passes_with_time=False,
     ),
     Predicate(
         name="indices_open_in_target",
         why="A node does not start with an index that its version cannot open.",
-        check=upgrading.indices_open_in_target,
+        check=upgrade.indices_open_in_target,
         passes_with_time=False,
     ),
     Predicate(
         name="no_critical_deprecations",
         why="What the next major version no longer takes keeps its nodes from starting, or its clients out.",
-        check=upgrading.no_critical_deprecations,
+        check=upgrade.no_critical_deprecations,
         passes_with_time=False,
     ),
     Predicate(
         name="snapshot_is_recent",
         why="After the first upgraded node there is no way back but a snapshot.",
-        check=upgrading.snapshot_is_recent,
+        check=upgrade.snapshot_is_recent,
         passes_with_time=False,
     ),
     Predicate(
         name="settings_known_to_target",
         why="A node does not start with a setting that its version does not know.",
-        check=upgrading.settings_known_to_target,
+        check=upgrade.settings_known_to_target,
         passes_with_time=False,
     ),
     Predicate(
         name="hosts_can_install",
         why="A package or plugin that is missing on one host must be found before the first stop.",
-        check=upgrading.hosts_can_install,
-        lasting=upgrading.hosts_that_never_can,
+        check=upgrade.hosts_can_install,
+        lasting=upgrade.hosts_that_never_can,
         own_reasons=True,
     ),
     Predicate(
         name="keystores_need_no_password",
         why="A start without a terminal waits for the password, and fails.",
-        check=upgrading.keystores_need_no_password,
+        check=upgrade.keystores_need_no_password,
         passes_with_time=False,
     ),
     Predicate(
         name="disk_space_for_install",
         why="A disk that fills up leaves half of a package.",
-        check=upgrading.disk_space_for_install,
+        check=upgrade.disk_space_for_install,
         passes_with_time=False,
         own_reasons=True,
     ),

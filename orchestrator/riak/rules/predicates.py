@@ -1,4 +1,6 @@
-"""Riak's own predicates, checked before a stop on one reading of the cluster. The names are public.
+"""The predicates of Riak, in the order in which they are checked, on one reading of the cluster.
+
+The docs' catalogue is generated from the list at the end; the names are public.
 
 No single command shows everything, and each one can look good at a bad moment (recorded on 3.2.1):
 
@@ -18,12 +20,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import ByPolicy, Evidence, Finding, Question
-from orchestrator.engine.kinds.riak.quorum import Breach, breaches, quorum_of
-from orchestrator.engine.kinds.riak.recovery import advice, excused, unclean
-from orchestrator.model.cluster import NodeName
+from orchestrator.engine import every_kind
+from orchestrator.engine.every_kind import on_cluster
+from orchestrator.engine.gates import gates_open
+from orchestrator.engine.predicates import About, ByPolicy, Evidence, Finding, Predicate, Question
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import Availability, ClusterStatus, Membership, RiakView, SignsOfLife
+from orchestrator.riak.rules.quorum import Breach, breaches, quorum_of
+from orchestrator.riak.rules.recovery import advice, excused, unclean
 
 ALL_MEMBERS_UP: Final = "all_members_up"
 """The predicate that names a member that is down."""
@@ -52,6 +58,16 @@ def on_ring(check: Check) -> Callable[[Question], Iterator[Finding]]:
             yield from check(view, frozenset(question.wave.nodes))
 
     return asked
+
+
+def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Each node of the wave reports its process: only a new process proves a restart."""
+    unidentified = {} if view.riak is None else view.riak.unidentified
+    for name in question.wave.nodes:
+        node = view.node(name)
+        if node is not None and node.incarnation == Incarnation():
+            why = unidentified.get(name, "neither `riak pid` nor /proc on its host shows it")
+            yield f"node {name}", f"its process is unknown: {why}"
 
 
 def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
@@ -202,3 +218,107 @@ def _down(cluster: ClusterStatus) -> Nodes:
 
 def _names(nodes: Iterable[NodeName]) -> str:
     return ", ".join(sorted(nodes))
+
+
+PREDICATES: Final[tuple[Predicate, ...]] = (
+    Predicate(
+        name="observation_is_fresh",
+        why="A decision on an old or partial reading can stop a node that the cluster cannot spare now.",
+        check=every_kind.fresh("cluster", "settings", "health"),
+        may_be_disabled=False,
+    ),
+    Predicate(
+        name="cluster_is_the_one_named",
+        why="A wrong address in a cluster file would restart another cluster.",
+        check=on_cluster(every_kind.cluster_is_the_one_named),
+        may_be_disabled=False,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="lease_is_held",
+        why="Two runs on one cluster take two nodes down at once.",
+        check=every_kind.lease_is_held,
+        may_be_disabled=False,
+    ),
+    Predicate(
+        name="settings_are_writable",
+        why="A transfer limit that cannot be set cannot be restored either.",
+        check=every_kind.settings_are_writable,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="expected_nodes_present",
+        why="If a node is down already, the stop of the next node can end the quorum of keys.",
+        check=on_cluster(every_kind.expected_nodes_present),
+    ),
+    Predicate(
+        name="lives_are_told",
+        why="A restart is proven by a new process. Without the identity of the process there is no proof.",
+        check=on_cluster(lives_are_told),
+        about=About.WAVE,
+    ),
+    Predicate(
+        name="ring_ready",
+        why="Nodes that disagree on the owners write to different owners. A stop makes that worse.",
+        check=on_ring(ring_ready),
+    ),
+    Predicate(
+        name="no_pending_ownership_change",
+        why="A stop ends the transfer of a partition: the change of the ring starts again or hangs.",
+        check=on_ring(no_pending_ownership_change),
+    ),
+    Predicate(
+        name=ALL_MEMBERS_UP,
+        why="If a node is down already, the stop of the next node can end the quorum of keys.",
+        check=on_ring(all_members_up),
+    ),
+    Predicate(
+        name="no_transfers",
+        why="Writes that wait for handoff may be on this node only. While it is down, they cannot be read.",
+        check=no_transfers,
+    ),
+    Predicate(
+        name="waiting_partitions_go_alone",
+        why="With an owner of the same preference list, every node that has a write could go down.",
+        check=waiting_go_alone,
+        about=About.WAVE,
+    ),
+    Predicate(
+        name="preference_lists_keep_quorum",
+        why="A key cannot be read or written at quorum while most of its owners are down.",
+        check=on_ring(preference_lists_keep_quorum),
+        passes_with_time=False,
+        about=About.WAVE,
+    ),
+    Predicate(
+        name="one_zone_at_a_time",
+        why="Replicas of a key are in different locations. Stops in two locations can stop all of them.",
+        check=on_cluster(every_kind.one_zone_at_a_time),
+        about=About.WAVE,
+    ),
+    Predicate(
+        name="budget_not_exceeded",
+        why="The operator has set how many nodes may be down at once.",
+        check=on_cluster(every_kind.budget_not_exceeded),
+        about=About.WAVE,
+    ),
+    Predicate(
+        name="selected_hosts_ready",
+        why="A host that cannot be reached or controlled must be found before a node is stopped.",
+        check=every_kind.selected_hosts_ready,
+        lasting=every_kind.hosts_that_no_time_readies,
+        about=About.WAVE,
+        own_reasons=True,
+    ),
+    Predicate(
+        name="no_management_run_on_candidates",
+        why="It may start the service while its node is to be down, or replace packages under it.",
+        check=every_kind.no_management_run_on_candidates,
+        about=About.WAVE,
+    ),
+    Predicate(
+        name="gates_open",
+        why="Systems around the cluster, such as a queue, may not tolerate a stopped node now.",
+        check=gates_open,
+    ),
+)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import ByPolicy, Evidence, Finding, Question
 from orchestrator.engine.largest_safe import Bound
+from orchestrator.engine.predicates import ByPolicy, Evidence, Finding, Question
 from orchestrator.engine.waves import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.archived import what_to_do

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from orchestrator.engine.estimate import PUBLISHED
-from orchestrator.engine.kinds.elasticsearch.returning import Away, places, returns
-from orchestrator.engine.kinds.elasticsearch.settings import BANDWIDTH, bytes_of
-from orchestrator.engine.kinds.every_kind import some
-from orchestrator.engine.kinds.predicates import Question
+from orchestrator.elasticsearch.rules.returning import Away, places, returns
+from orchestrator.elasticsearch.rules.settings import BANDWIDTH, bytes_of
+from orchestrator.engine.estimate import PUBLISHED, stored_by_node
+from orchestrator.engine.every_kind import some
+from orchestrator.engine.predicates import Question
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import SERVING, CopyState, Index, NodeName, ShardCopy, ShardId
@@ -410,12 +410,6 @@ _RATE: Final = 40 << 20
 """Bytes a second: the server's default for `indices.recovery.max_bytes_per_sec`."""
 _COPIED: Final = 0.02
 """The likely part of its data that a node copies."""
-
-
-def stored_by_node(seen: Observation) -> dict[NodeName, int]:
-    """Bytes of the copies on each node, as far as they were read."""
-    disks = {} if isinstance(seen.disks, Unknown) else seen.disks
-    return {name: disk.stored_bytes for name, disk in disks.items() if disk.stored_bytes is not None}
 
 
 def usual_restart(seen: Observation, policy: Policy) -> Usual:

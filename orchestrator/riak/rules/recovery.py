@@ -42,16 +42,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import Finding, Question, evidence_of
+from orchestrator.engine.predicates import Finding, Question, evidence_of
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, SettingChange, WriteSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import BaselineRecorded, FallbacksHome
-from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
+from orchestrator.model.event import BaselineRecorded, Event, FallbacksHome, RunStarted
+from orchestrator.model.observation import (
+    ClusterView,
+    Level,
+    Look,
+    Observation,
+    SettingsView,
+    SettingValue,
+)
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.plan import ValueToday
 from orchestrator.model.policy import Policy
 from orchestrator.model.prediction import Prediction, Usual
-from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.riak import (
     HASH_SPACE,
     ActiveTransfer,
@@ -425,6 +433,33 @@ def timer_changes(state: RunState, settings: SettingsView, policy: Policy) -> tu
     )
 
 
+def raised(state: RunState, settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+    """The transfer limits of all nodes, and with `hasten_handoff` the timers of restarted ones."""
+    return (*limit_changes(state, settings, policy), *timer_changes(state, settings, policy))
+
+
+def value_today(
+    settings: SettingsView, key: str, wanted: SettingValue | None, _begun: RunStarted
+) -> ValueToday:
+    """The number in the memory of a node, and how many times as high the wanted one is."""
+    found = settings.effective(key)
+    if found is None:
+        return ValueToday()
+    before, after = (
+        int(value) if isinstance(value, str) and value.isdecimal() else 0 for value in (found, wanted)
+    )
+    times = after / before if 0 < before < after else None
+    return ValueToday(value=found, source=Level.TRANSIENT.value, times=times)
+
+
+def hastened(
+    state: RunState, view: ClusterView, now: Instant
+) -> tuple[ForceHandoff | None, tuple[Event, ...]]:
+    """Handoff is forced. New is that only the wave itself has data left, or that it cannot be forced."""
+    events = (home(state, view, now), given_up(state, view, now))
+    return forced(state, view), tuple(event for event in events if event is not None)
+
+
 def forced(state: RunState, view: ClusterView) -> ForceHandoff | None:
     """The verb that forces handoff on every node; None if it is not wanted, or would move owners."""
     riak = view.riak
@@ -568,7 +603,7 @@ def _holders(riak: RiakView, before: Held) -> frozenset[NodeName] | None:
     return frozenset(found)
 
 
-def shortfall(state: RunState) -> str:
+def shortfall(state: RunState, _view: ClusterView | None = None) -> str:
     """For a run's last message, what was not hastened and what was not waited for; empty if nothing.
 
     The nodes after whose restart handoff was not hastened, and what waited at the last stop.
@@ -600,20 +635,17 @@ _USUAL_RING: Final = 64
 """Partitions of a ring whose size was not read: Riak's own default."""
 
 
-def usual_restart(
-    view: ClusterView | None, policy: Policy, settings: Reading[SettingsView] = NOT_READ
-) -> Usual:
+def usual_restart(seen: Observation, policy: Policy) -> Usual:
     """The time of a node from its stop until handoff is done, without a past run to go by.
 
-    Args:
-        view: a reading of the cluster, for the size of its ring; None where there is none.
-        policy: whether handoff is to be hastened; where it cannot be, it takes its usual time.
-        settings: the timers that were read; a node whose timer was not is not hastened.
+    It is by Riak's own timers and the size of the ring. Where handoff cannot be hastened it takes its usual
+    time; a node whose timer was not read is not hastened.
     """
+    view = None if isinstance(seen.cluster, Unknown) else seen.cluster
     read = view.riak.ring_size if view is not None and view.riak is not None else None
     size = read or _USUAL_RING
     ticks = ticks_of(size)
-    never = _not_hastened(view, settings) if policy.hasten_handoff and view is not None else None
+    never = _not_hastened(view, seen.settings) if policy.hasten_handoff and view is not None else None
     if policy.hasten_handoff and never is None:
         low = _UP_AGAIN_SECONDS + ticks * TIMER_MILLISECONDS / 1000
         likely = low + _HASTENED_SECONDS

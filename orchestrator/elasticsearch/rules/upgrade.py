@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Final
 
-from orchestrator.engine.kinds.every_kind import some
-from orchestrator.engine.kinds.predicates import ByPolicy, Finding, Question, disabling
+from orchestrator.engine.every_kind import some
+from orchestrator.engine.predicates import ByPolicy, Finding, Question, disabling
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase

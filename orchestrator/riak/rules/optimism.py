@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.kinds.predicates import Predicate, Question
-from orchestrator.engine.kinds.riak.predicates import ALL_MEMBERS_UP
-from orchestrator.engine.kinds.riak.recovery import ASKED_AT_LEAST, against
+from orchestrator.engine.predicates import Predicate, Question
+from orchestrator.model.action import Action, ForceHandoff, StartNode
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView, HostView, Observation, ServiceState, SettingsView
@@ -23,30 +22,48 @@ from orchestrator.model.riak import (
     Transfers,
     timer_key,
 )
+from orchestrator.riak.rules.predicates import ALL_MEMBERS_UP
+from orchestrator.riak.rules.recovery import ASKED_AT_LEAST, against
 
 
-def at_rest(view: ClusterView) -> RiakView | None:
-    """What a Riak cluster reports with every member up and nothing to hand off; None for other kinds."""
-    if view.riak is None:
-        return None
+def played(seen: Observation, action: Action) -> Observation:
+    """The reading that a plan expects once handoff was forced, or after the start of a node."""
+    view = seen.cluster
+    if isinstance(view, Unknown) or view.riak is None:
+        return seen
+    riak = view.riak
+    match action:
+        case ForceHandoff():
+            riak = at_rest(view, riak)
+        case StartNode(node=name):
+            riak = just_back(view, riak, name, seen.settings)
+        case _:
+            return seen
+    return replace(seen, cluster=view.changed({}, riak=riak))
+
+
+def at_rest(view: ClusterView, riak: RiakView) -> RiakView:
+    """What a cluster reports with every member up and nothing to hand off."""
     members = frozenset(node.name for node in view.nodes)
     return replace(
-        view.riak,
+        riak,
         ring_ready=RingReady(agreed=True, nodes=tuple(sorted(members))),
-        signs={name: _well(view.riak, name, members) for name in members},
+        signs={name: _well(riak, name, members) for name in members},
         transfers={name: Transfers() for name in sorted(members)[:ASKED_AT_LEAST]},
         waiting={},
     )
 
 
-def just_back(view: ClusterView, name: NodeName, settings: Reading[SettingsView]) -> RiakView | None:
+def just_back(
+    view: ClusterView, found: RiakView, name: NodeName, settings: Reading[SettingsView]
+) -> RiakView:
     """What it reports after the start of a node; if handoff is hastened, after a single force.
 
     Only a plan that hastens handoff has read the timers. Where handoff could not be forced all is at rest at
     once, as without it.
     """
-    riak = at_rest(view)
-    if riak is None or isinstance(settings, Unknown):
+    riak = at_rest(view, found)
+    if isinstance(settings, Unknown):
         return riak
     if not all(timer_key(node.name) in settings.transient for node in view.nodes):
         return riak

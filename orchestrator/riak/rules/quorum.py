@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from orchestrator.engine.kinds.every_kind import budget_bounds
+from orchestrator.engine.every_kind import budget_bounds
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView

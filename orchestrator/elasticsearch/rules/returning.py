@@ -21,7 +21,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, count_of, listed
+from orchestrator.elasticsearch.rules.settings import AWARENESS, FORCED_AWARENESS, count_of, listed
 from orchestrator.model.cluster import Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView, Disk, Members, SettingsView, SettingValue

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.elasticsearch.recovery import is_being_restored
-from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
+from orchestrator.elasticsearch.rules.predicates import PREDICATES
+from orchestrator.elasticsearch.rules.recovery import is_being_restored
 from orchestrator.engine.merge_state import Merging
+from orchestrator.engine.predicates import Finding, Predicate, Question
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
 from orchestrator.model.merging import (
     BulkIndex,

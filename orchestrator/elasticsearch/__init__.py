@@ -1,0 +1,1 @@
+"""Elasticsearch and OpenSearch: what belongs to this kind of cluster alone."""

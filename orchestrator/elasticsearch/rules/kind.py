@@ -1,0 +1,42 @@
+"""Elasticsearch and OpenSearch as a kind of cluster: each method is a function of these rules."""
+
+from __future__ import annotations
+
+from orchestrator.elasticsearch.rules import merge, optimism, predicates, recovery, sets, settings
+from orchestrator.elasticsearch.rules.settings import limit_changes
+from orchestrator.engine.kind import KindOfCluster
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import SettingChange
+from orchestrator.model.observation import SettingsView
+from orchestrator.model.policy import Policy
+
+
+class Elasticsearch(KindOfCluster):
+    """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
+
+    predicates = predicates.PREDICATES
+    rules = merge.RULES
+
+    baseline = staticmethod(recovery.baseline_of)
+    usual = staticmethod(recovery.usual_restart)
+    bounds = staticmethod(sets.bounds)
+    played = staticmethod(optimism.played)
+    reads_too = staticmethod(settings.reads_too)
+
+    withhold = staticmethod(settings.withhold_changes)
+    is_withheld = staticmethod(settings.is_withheld)
+    value_today = staticmethod(settings.value_today)
+
+    foreseen = staticmethod(recovery.not_to_return)
+    taken = staticmethod(recovery.taken_by)
+
+    missing = staticmethod(recovery.missing_of_waves)
+    unplaced = staticmethod(recovery.not_waited_for)
+    red = staticmethod(recovery.red_by_waves)
+    shortfall = staticmethod(recovery.shortfall)
+
+    def raise_limits(
+        self, state: RunState, settings: SettingsView, policy: Policy
+    ) -> tuple[SettingChange, ...]:
+        """Those of recovery, and rebalancing."""
+        return limit_changes(settings, policy)

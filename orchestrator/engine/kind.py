@@ -1,0 +1,162 @@
+"""What a kind of cluster brings to the decisions: its predicates, its rules, and how else it differs.
+
+The base class is a cluster that rebuilds nothing elsewhere while a node is away, and that has recovered once
+its nodes are back. Each kind says in which ways it is another one. The engine knows no kind: it is given one
+(`orchestrator.kinds`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from orchestrator.engine.largest_safe import Bound
+from orchestrator.engine.predicates import Predicate, Question
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import Action, SettingChange
+from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
+from orchestrator.model.event import BaselineRecorded, Event, Hold, IndexTaken, RunStarted
+from orchestrator.model.observation import (
+    ClusterView,
+    Look,
+    MissingCopy,
+    Observation,
+    SettingsView,
+    SettingValue,
+)
+from orchestrator.model.phase import Phase
+from orchestrator.model.plan import ValueToday
+from orchestrator.model.policy import Policy, Wave
+from orchestrator.model.prediction import Usual
+from orchestrator.model.reading import Instant, Reading, Unknown
+
+if TYPE_CHECKING:  # a situation has its kind
+    from orchestrator.engine.situation import Decision, Situation
+
+Rule: TypeAlias = "Callable[[Situation], Decision | None]"
+"""One rule of a run: its decision, or None where it does not apply."""
+
+Row: TypeAlias = "tuple[Collection[Phase], Rule]"
+"""A rule, and the phases of the run in which it is asked."""
+
+
+class KindOfCluster(ABC):
+    """The particulars of a kind. Every method is pure."""
+
+    predicates: ClassVar[tuple[Predicate, ...]]  # asked before every stop, in order
+    rules: ClassVar[tuple[Row, ...]] = ()  # beside those of every kind, asked before a run is done
+
+    # Before the first stop ------------------------------------
+
+    @abstractmethod
+    def baseline(self, view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
+        """How the cluster is before anything is changed."""
+
+    @abstractmethod
+    def usual(self, seen: Observation, policy: Policy) -> Usual:
+        """The time of a node where no run has measured it."""
+
+    @abstractmethod
+    def bounds(self, policy: Policy, view: ClusterView) -> Iterable[Bound]:
+        """What a set of nodes that are down together must leave, for the search of the largest."""
+
+    @abstractmethod
+    def played(self, seen: Observation, action: Action) -> Observation:
+        """The reading that a plan expects after an action, in what only this kind has.
+
+        It is asked about verbs that only some kinds have, and about the start of a node.
+        """
+
+    def reads_too(self, state: RunState) -> frozenset[Look]:
+        """Parts of the cluster's state that a decision needs besides those of every kind."""
+        return frozenset()
+
+    def folded(
+        self, found: tuple[Hold, ...], rules: tuple[Predicate, ...], question: Question
+    ) -> tuple[Hold, ...]:
+        """The holds, with those that follow from another one listed in that one (`Hold.also`)."""
+        return found
+
+    def news(self, state: RunState, view: ClusterView) -> Event | None:
+        """The event that other data than before waits for something without end; None = none does."""
+
+    # Its settings ------------------------------------
+
+    def withhold(self, settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+        """The settings that stop the cluster from rebuilding the data of a stopped node."""
+        return ()
+
+    def is_withheld(self, settings: SettingsView | Unknown, policy: Policy) -> bool:
+        """Whether the settings, as read, do that; False if they could not be read."""
+        return True
+
+    @abstractmethod
+    def value_today(
+        self, settings: SettingsView, key: str, wanted: SettingValue | None, begun: RunStarted, /
+    ) -> ValueToday:
+        """The value of a setting that is in force, its source, and how many times as high the wanted one is.
+
+        Args:
+            settings: as read.
+            key: of the setting.
+            wanted: the value during the run.
+            begun: the run; the usual values depend on the version.
+        """
+
+    @abstractmethod
+    def raise_limits(
+        self, state: RunState, settings: SettingsView, policy: Policy
+    ) -> tuple[SettingChange, ...]:
+        """The settings that make recovery faster for the run."""
+
+    # A wave ------------------------------------
+
+    def foreseen(self, question: Question) -> Event | None:
+        """The event at a stop that names what is not waited for after it; None = nothing, or as before."""
+
+    def taken(
+        self, state: RunState, view: ClusterView, settings: Reading[SettingsView], wave: Wave
+    ) -> tuple[IndexTaken, ...]:
+        """What a wave takes down, by the last reading before its stop."""
+        return ()
+
+    def not_back(self, view: ClusterView, node: NodeName) -> str | None:
+        """What a node that is up in another life lacks to count as back, for people; None = nothing."""
+
+    # Its recovery ------------------------------------
+
+    def missing(
+        self, state: RunState, view: ClusterView, settings: Reading[SettingsView]
+    ) -> tuple[ShardCopy, ...]:
+        """What the waves took down and is not back yet."""
+        return ()
+
+    def unplaced(self, state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
+        """Copies without a node although the waves are back: reported, and not waited for."""
+        return ()
+
+    def red(self, state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...], tuple[ShardId, ...]]:
+        """Shards that are red because of the run, and those of them that are excused for a moment."""
+        return (), ()
+
+    def unsettled(self, state: RunState, view: ClusterView) -> str | None:
+        """What recovers in another way than by copies, for people; None = nothing."""
+
+    def hastened(
+        self, state: RunState, view: ClusterView, now: Instant
+    ) -> tuple[Action | None, tuple[Event, ...]]:
+        """While that recovers: the verb that makes it faster, and what is new about it (each event once).
+
+        The verb is sent every two seconds; None where it cannot be made faster.
+        """
+        return None, ()
+
+    def recovered(
+        self, state: RunState, view: ClusterView, settings: Reading[SettingsView], now: Instant
+    ) -> Event | None:
+        """Once all is back: that it was not made faster as the policy wants; None if it was, or if said."""
+
+    @abstractmethod
+    def shortfall(self, state: RunState, view: ClusterView | None, /) -> str:
+        """What the whole run left otherwise than it should be, for its last message; empty = nothing."""

@@ -1,0 +1,1 @@
+"""Riak: what belongs to this kind of cluster alone."""

@@ -1,0 +1,1 @@
+"""The pure rules of Riak, which the engine is given (`kind`)."""
