@@ -2,8 +2,8 @@
 
 A shard, a tier or the voters bound how many of the nodes that hold them may be away at once. So a set is safe
 if it takes no more from each `Bound` than it allows. The units are spread over as few safe sets as possible:
-each in turn goes into the first set that has room. This is done in several orders, and the best is taken.
-Where that may not be the fewest, one more order is searched: that of the sets, changed again and again.
+each in turn goes into the first set that has room. This is done in two orders, and the better one is taken.
+Where that may not be the fewest, a third order is searched: that of the sets, changed again and again.
 
 No order depends on which units are left; the last one is an order of all nodes that are in a bound. So when
 the first set is done, the same rule gives the rest of the same sets: a plan does not grow while it is carried
@@ -16,7 +16,7 @@ one operation. Only bounds of two and more are counted.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,14 +25,12 @@ from orchestrator.model.cluster import NodeName
 Unit = tuple[NodeName, ...]
 """What goes down as a whole: one node, or those of one machine."""
 
-STEPS: Final = 200_000
-"""Placements that may be tried in one search: a number of steps, not of seconds, so that it is repeatable."""
-
-ORDERS: Final = 12
-"""Orders that are tried, if the steps suffice."""
-
 IMPROVING: Final = 30_000
-"""Placements that may be tried for the order that is searched."""
+"""Placements that may be tried for the order that is searched: a number of them, not of seconds, so that it is
+repeatable."""
+
+_STARTS: Final = 12
+"""Units from which a clique is looked for."""
 
 _NAMED: Final = 3
 """Units that the reason of a lower bound names."""
@@ -103,22 +101,16 @@ class Sets:
 
     def fewest(self, *, seed: int = 0) -> tuple[tuple[Unit, ...], ...]:
         """All units in as few sets as were found, the first one first; deterministic for a seed."""
-        best = self._best(seed)
+        best = self._best()
         if len(best) > self.at_least()[0]:
             best = min(best, self._fill(self._searched(seed))[0], key=len)
         return tuple(tuple(self._units[number] for number in sorted(one.units)) for one in best)
 
-    def _best(self, seed: int) -> list[_Set]:
-        best: list[_Set] | None = None
-        left = STEPS
-        for order in self._orders(seed):
-            if best is not None and left <= 0:
-                break
-            found, steps = self._fill(order)
-            left -= steps
-            if best is None or len(found) < len(best):
-                best = found
-        return best or []
+    def _best(self) -> list[_Set]:
+        """The sets by the better of two orders: as given, and from the units that share most with others."""
+        numbers = range(len(self._units))
+        by_degree = sorted(numbers, key=self._degree.__getitem__, reverse=True)
+        return min((self._fill(order)[0] for order in (numbers, by_degree)), key=len)
 
     def _searched(self, seed: int) -> list[int]:
         """The units in the order that is found for all nodes, whichever of them are left."""
@@ -134,7 +126,7 @@ class Sets:
         The sets are turned round or shuffled and filled again, often. The units of one set follow one another
         and fit together, so the sets never become more.
         """
-        best = now = self._best(seed)
+        best = now = self._best()
         least, left, turn = self.at_least()[0], IMPROVING, 0
         while left > 0 and len(best) > least:
             turn += 1
@@ -143,16 +135,6 @@ class Sets:
             if len(now) < len(best):
                 best = now
         return [number for one in best for number in one.units]
-
-    def _orders(self, seed: int) -> Iterator[list[int]]:
-        numbers = range(len(self._units))
-        yield list(numbers)
-        yield sorted(numbers, key=lambda number: (-self._degree[number], number))
-        for again in range(ORDERS - 2):
-            # By names and not by a stream: without some of the units the others have the same order.
-            named = [f"{seed} {again} {self._units[number]}".encode() for number in numbers]
-            key = [-self._degree[number] * (1 + zlib.crc32(named[number]) / 2**32) for number in numbers]
-            yield sorted(numbers, key=key.__getitem__)
 
     def _fill(self, order: Iterable[int]) -> tuple[list[_Set], int]:
         """Each unit in the first set that has room, and how many placements were tried."""
@@ -196,7 +178,7 @@ class Sets:
         """A set of units of which each two exclude each other; the largest that a greedy search finds."""
         best: list[int] = []
         by_degree = sorted(range(len(self._units)), key=lambda number: -self._excludes[number].bit_count())
-        for start in by_degree[:ORDERS]:
+        for start in by_degree[:_STARTS]:
             clique, common = [start], self._excludes[start]
             for number in by_degree:
                 if common >> number & 1:
