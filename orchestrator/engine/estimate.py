@@ -1,8 +1,8 @@
 """Predicted durations: from this cluster's past runs, else from what its nodes store and published times.
 
-A wave takes what its slowest node takes from its stop to its recovery, and what the run does beside that:
-it reads, withholds allocation, restores settings. A run takes its waves, and its end after the last one.
-What the last predictions were off by corrects the next one.
+A wave takes what its slowest node takes from its stop to its recovery, and its share of what a run does
+beside that: it reads, withholds allocation, restores settings, ends. A run takes its waves. What the last
+predictions were off by corrects the next one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 from orchestrator.engine.state import RunState
@@ -30,7 +30,6 @@ from orchestrator.model.event import (
     RunStarted,
     WaveFinished,
     WaveGaveWay,
-    WaveStarted,
 )
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -81,11 +80,8 @@ class PastTimes:
     """What past runs of a cluster took, the oldest first."""
 
     turns: Mapping[NodeName, tuple[PastTurn, ...]] = field(default_factory=dict)  # by node
-    # of each run, from its beginning to the end of its first wave, beside the slowest node; `between`: of
-    # each later wave, from the end of the one before; `ending`: of each run that was done, after its last
-    opening: tuple[Seconds, ...] = ()
-    between: tuple[Seconds, ...] = ()
-    ending: tuple[Seconds, ...] = ()
+    # of each run, a wave's share of the time beside the slowest node of each wave
+    beside: tuple[Seconds, ...] = ()
     # how many times as long as predicted, before the correction, those runs took whose prediction rested on
     # earlier ones
     off: tuple[float, ...] = ()
@@ -100,9 +96,7 @@ class PastTimes:
         names = dict.fromkeys((*self.turns, *later.turns))
         return PastTimes(
             turns={name: (*self.turns.get(name, ()), *later.turns.get(name, ())) for name in names},
-            opening=(*self.opening, *later.opening),
-            between=(*self.between, *later.between),
-            ending=(*self.ending, *later.ending),
+            beside=(*self.beside, *later.beside),
             off=(*self.off, *later.off),
         )
 
@@ -147,26 +141,21 @@ def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
 def times_of(records: Sequence[Record]) -> PastTimes:
     """What one run took, by its journal. Waves that overlap, or were cut in two, tell only their turns.
 
-    Merges before the first wave are not part of its opening: a later run may have none.
+    Merges before the first wave are left out: a later run may have none.
     """
     whole = whole_turns(record.event for record in records)
     turns: dict[NodeName, tuple[PastTurn, ...]] = {}
-    opening, between, ending = list[Seconds](), list[Seconds](), list[Seconds]()
-    back, slowest = dict[NodeName, Instant](), 0.0
+    back, stored = dict[NodeName, Instant](), dict[NodeName, int]()
+    beside, slowest = list[Seconds](), 0.0
     since: Instant | None = None
-    stored: Mapping[NodeName, int] = {}
-    under_way = set[int]()
-    waves = 0
     for record in records:
         match record.event:
             case RunStarted(forecast=forecast):
-                since, stored = record.at, {} if forecast is None else forecast.stored
-            case RunResumed() | RestoreBegun() | WaveGaveWay():
+                since, stored = record.at, {} if forecast is None else dict(forecast.stored)
+            case RunResumed() | RestoreBegun():
                 since = None
             case PhaseEntered(node=None, from_=Phase.MERGED.value) if since is not None:
                 since = record.at
-            case WaveStarted(wave=wave):
-                under_way.add(wave.number)
             case PhaseEntered(node=str(node), to=NodePhase.REJOINED.value):
                 back[node] = record.at
             case NodeRecovered(node=node, seconds=seconds):
@@ -174,24 +163,17 @@ def times_of(records: Sequence[Record]) -> PastTimes:
                 if whole.get(node) == seconds:
                     recovery = min(seconds, record.at - back.get(node, record.at))
                     turns[node] = (PastTurn(seconds=seconds, recovery=recovery, stored=stored.get(node)),)
-            case WaveFinished(number=number):
-                under_way.discard(number)
+            case WaveFinished():
                 if since is not None:
-                    beside = max(0.0, record.at - since - slowest)
-                    (between if waves else opening).append(beside)
-                since, slowest, waves = None if under_way else record.at, 0.0, waves + 1
-            case RunFinished(outcome=Outcome.DONE):
-                if since is not None and waves:
-                    ending.append(record.at - since)
+                    beside.append(max(0.0, record.at - since - slowest))
+                since, slowest = record.at, 0.0
+            case RunFinished(outcome=Outcome.DONE) if since is not None and beside:
+                beside[-1] += record.at - since
             case _:
                 pass
-    return PastTimes(
-        turns=turns,
-        opening=tuple(opening),
-        between=tuple(between),
-        ending=tuple(ending),
-        off=_off(records),
-    )
+    if any(isinstance(record.event, WaveGaveWay) for record in records):
+        beside = []
+    return PastTimes(turns=turns, beside=(fmean(beside),) if beside else (), off=_off(records))
 
 
 def _off(records: Sequence[Record]) -> tuple[float, ...]:
@@ -230,14 +212,11 @@ def predict_wave(
     usual: Usual = PUBLISHED,
     *,
     stored: Mapping[NodeName, int] | None = None,
-    first: bool = False,
 ) -> Prediction:
     """Nodes of a wave restart at once, so the slowest decides; with what the run does beside it."""
     nodes = [predict_node(name, times, usual, stored=(stored or {}).get(name)) for name in wave.nodes]
-    beside = _spread(
-        ((times.opening if first else times.between) or times.opening or times.between)[-_RECENT:]
-    )
-    return corrected(
+    beside = _spread(times.beside[-_RECENT:])
+    return _corrected(
         Prediction(
             low=max(node.low for node in nodes) + beside.low,
             likely=max(node.likely for node in nodes) + beside.likely,
@@ -260,7 +239,7 @@ def correction(times: PastTimes) -> float:
     return min(max(factor, 1 / _MOST_OFF), _MOST_OFF)
 
 
-def corrected(prediction: Prediction, times: PastTimes) -> Prediction:
+def _corrected(prediction: Prediction, times: PastTimes) -> Prediction:
     """The prediction with its correction."""
     likely = prediction.likely * correction(times)
     return Prediction(low=min(prediction.low, likely), likely=likely, high=max(prediction.high, likely))
@@ -277,24 +256,19 @@ def rests_on(times: PastTimes, usual: Usual) -> str:
     return f"{restarts} of {nodes} of its nodes in earlier runs{instead}"
 
 
-def total(
-    predictions: Sequence[Prediction],
-    times: PastTimes | None = None,
-    *,
-    away: Sequence[Seconds] | None = None,
-) -> Prediction:
-    """Waves go one after the other, and then comes the end of the run.
+def total(predictions: Sequence[Prediction], *, away: Sequence[Seconds] | None = None) -> Prediction:
+    """Waves go one after the other.
 
     With overlap each may begin while earlier ones recover. Between none and all of the recoveries overlap
     with later waves, so only the lower end changes: it is the longest wave, or the time in which nodes are
     `away` (as of `least_away`), if that is longer.
     """
-    ending = corrected(_spread(times.ending[-_RECENT:]), times) if times and predictions else _spread(())
-    every = (*predictions, ending)
-    low = sum(p.low for p in every)
+    low = sum(p.low for p in predictions)
     if away is not None:
         low = min(low, max([sum(away), *(p.low for p in predictions)]))
-    return Prediction(low=low, likely=sum(p.likely for p in every), high=sum(p.high for p in every))
+    return Prediction(
+        low=low, likely=sum(p.likely for p in predictions), high=sum(p.high for p in predictions)
+    )
 
 
 def least_away(wave: Wave, times: PastTimes, usual: Usual = PUBLISHED) -> Seconds:

@@ -26,8 +26,7 @@ Unit = tuple[NodeName, ...]
 """What goes down as a whole: one node, or those of one machine."""
 
 IMPROVING: Final = 30_000
-"""Placements that may be tried for the order that is searched: a number of them, not of seconds, so that it is
-repeatable."""
+"""Placements that may be tried for the order that is searched: no seconds, so that it is repeatable."""
 
 _STARTS: Final = 12
 """Units from which a clique is looked for."""

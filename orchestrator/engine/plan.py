@@ -242,9 +242,9 @@ def _finished(
             zone=wave.zone,
             nodes=wave.nodes,
             why=wave.why,
-            predicted=predict_wave(wave, times, usual, stored=stored, first=number == 0),
+            predicted=predict_wave(wave, times, usual, stored=stored),
         )
-        for number, wave in enumerate(play.waves)
+        for wave in play.waves
     )
     begins = replace(started, planned=tuple(wave.nodes for wave in waves))
     fewest, why = (None, "") if play.lasting else _fewest(play.kind, started, view)
@@ -266,7 +266,7 @@ def _finished(
         steps=tuple(play.steps),
         settings_changed=play.settings,
         settings_by_level=play.levels,
-        predicted=total(each, times, away=away if started.policy.overlap_recovery else None),
+        predicted=total(each, away=away if started.policy.overlap_recovery else None),
         timeout=started.policy.timeout,
         predicted_from=rests_on(times, usual) if waves else "",
         measured=times.measured,

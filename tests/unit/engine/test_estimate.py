@@ -117,11 +117,10 @@ def test_the_last_predictions_correct_the_next_one() -> None:
 
 def test_what_a_run_does_beside_its_nodes_counts() -> None:
     wave = Wave(number=1, nodes=(ES1,), why="")
-    times = past({ES1: (100.0,)}, opening=(20.0,), between=(4.0, 6.0), ending=(3.0,))
-    assert predict_wave(wave, times, first=True).likely == 120.0
-    assert predict_wave(wave, times).likely == 105.0
-    assert total([predict_wave(wave, times)], times).likely == 108.0
-    assert total([], times).likely == 0.0
+    predicted = predict_wave(wave, past({ES1: (100.0,)}, beside=(4.0, 6.0)))
+    assert (predicted.low, predicted.likely, predicted.high) == (80.0 + 3.2, 105.0, 200.0 + 12.0)
+    assert total([predicted, predicted]).likely == 210.0
+    assert total([]).likely == 0.0
 
 
 def run_of(*events: tuple[float, Event]) -> list[Record]:
@@ -165,7 +164,7 @@ def test_a_journal_tells_what_each_part_took() -> None:
         ES1: (PastTurn(seconds=30.0, recovery=10.0, stored=10),),
         ES2: (PastTurn(seconds=40.0, recovery=20.0),),
     }
-    assert (times.opening, times.between, times.ending, times.off) == ((10.0,), (4.0,), (6.0,), ())
+    assert (times.beside, times.off) == ((10.0,), ()), "90 s, of which the nodes took 70"
 
 
 @pytest.mark.parametrize(("measured", "off"), [(True, (1.5,)), (False, ())])
@@ -189,7 +188,7 @@ def test_no_other_run_tells_the_error_of_a_prediction() -> None:
 def test_a_node_that_took_longer_than_its_wave() -> None:
     """Its stop was sent in an earlier wave, and done late."""
     late = [replace(one, event=back(ES2, 75.0)) if one.at == 83.0 else one for one in two_waves()]
-    assert times_of(late).between == (0.0,)
+    assert times_of(late).beside == (8.0,), "10 s before, 0 s between and 6 s after"
 
 
 def test_a_correction_that_is_right_stays() -> None:
@@ -204,12 +203,12 @@ def test_a_correction_that_is_right_stays() -> None:
     assert correction(times) == pytest.approx(1.5 ** (5 / 7))
 
 
-def test_merges_are_no_part_of_the_opening() -> None:
+def test_merges_are_no_part_of_what_a_run_does_beside() -> None:
     _, *others = two_waves()
     merged = PhaseEntered(from_="merged", to="gated")
     late = [(record.at + 7200.0, record.event) for record in others]
     times = times_of(run_of((0.0, begun()), (7202.0, merged), *late))
-    assert (times.opening, times.between, times.ending) == ((8.0,), (4.0,), (6.0,))
+    assert times.beside == (9.0,)
 
 
 def test_the_time_in_which_nobody_worked_is_left_out() -> None:
@@ -229,7 +228,13 @@ def test_the_time_in_which_nobody_worked_is_left_out() -> None:
     )
     times = times_of(records)
     assert times.turns == {ES2: (PastTurn(seconds=30.0, recovery=10.0),)}
-    assert (times.opening, times.between, times.ending) == ((), (10.0,), (4.0,))
+    assert times.beside == (14.0,), "of the second wave and the end"
+
+
+def test_waves_that_overlap_tell_only_their_turns() -> None:
+    late = two_waves()
+    times = times_of([*late[:4], replace(late[4], event=WaveGaveWay(number=1, copies=1)), *late[5:]])
+    assert (set(times.turns), times.beside) == ({ES1, ES2}, ())
 
 
 def test_what_remains_goes_by_the_forecast_and_the_pace() -> None:
