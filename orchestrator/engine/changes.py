@@ -7,8 +7,9 @@ in a call of their own.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
-from enum import Enum
+from typing import Final
 
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.situation import (
@@ -25,6 +26,7 @@ from orchestrator.engine.situation import (
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     NOT_ABSENT,
+    Action,
     ClearVotingExclusions,
     ProbeSettings,
     Purpose,
@@ -50,7 +52,7 @@ from orchestrator.model.event import (
     run_phase,
 )
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import SettingsView
+from orchestrator.model.observation import SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
@@ -94,7 +96,7 @@ def never_written(situation: Situation, failure: ActionFailed) -> tuple[Event, .
         return ()
     first = not (state.waves_begun or state.process.resumed)
     return tuple(
-        SettingRestored(level=one.level, key=one.key, value=one.found, note="never written: it was refused")
+        _restored(one, one.found, "never written: it was refused")
         for one in failure.action.changes
         if (first or (one.level, one.key) in state.unrestored.withheld) and one.holder is None
     )
@@ -110,9 +112,7 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
     """Write the original values, read them, and only then count them as restored; None = none is left.
 
     They are written even if the reading shows them already: an update in doubt may still wait in the
-    master's queue, and a later update that is confirmed proves that it does not. A value that is neither ours
-    nor the original was set by others meanwhile. It is left and reported, once an update that changes nothing
-    has proved that no update of ours is still queued.
+    master's queue, and a later update that is confirmed proves that it does not.
     """
     state, settings, now = situation.state, situation.seen.settings, situation.now
     debts = unrestored(state, purpose)
@@ -122,96 +122,84 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
         return LOOK_AGAIN
     if isinstance(settings, Unknown):
         return wait(now, f"settings to be readable: {settings.reason}")
-    kept = {debt: _kept(situation, debt) for debt in debts}
-    if gone := [debt for debt in debts if kept[debt] is _Kept.NO_LONGER]:
-        note_ = "its node is down: the value ended with the process, which starts with the value of its files"
-        return note(*(SettingRestored(level=d.level, key=d.key, value=None, note=note_) for d in gone))
-    debts = tuple(debt for debt in debts if kept[debt] is _Kept.NOW)
-    if not debts:
-        first = next(iter(kept)).key
-        return wait(now, f"its node to be back, so that {first} can be restored", seconds=1.0)
-    foreign = [
-        debt
-        for debt in debts
-        if settings.at(debt.level, debt.key)
-        not in (debt.found, debt.wanted, _original(settings, debt).wanted)
-        and not _says_nothing(situation, settings, debt)
-    ]
-    if foreign and not _queue_is_done(state):
-        soon = situation.retry(ProbeSettings()) is not Retry.NOW
-        return wait(now, "an update that the cluster acknowledges") if soon else act(ProbeSettings())
-    if foreign:
-        note_ = "changed outside this run: the new value stays"
-        return note(
-            *(
-                SettingRestored(level=d.level, key=d.key, value=settings.at(d.level, d.key), note=note_)
-                for d in foreign
-            )
-        )
-    unknown = [debt for debt in debts if _cannot_be_restored(settings, debt)]
-    if unknown:
-        return wait(now, f"the value of {unknown[0].key} in elasticsearch.yml, which it is restored to")
-    write = WriteSettings(changes=tuple(_original(settings, debt) for debt in debts), purpose=purpose)
     confirmed = [action for action in state.in_phase.confirmed if isinstance(action, WriteSettings)]
     written = {change for action in confirmed if action.purpose is purpose for change in action.changes}
-    back = [
-        change
-        for debt in debts
-        if (change := _original(settings, debt)) in written
-        and settings.at(debt.level, debt.key) == change.wanted
-    ]
-    if back:
-        return note(*(_restored(change, debts) for change in back))
+    steps = [_next_step(situation, settings, debt, written) for debt in debts]
+    restored = [step for step in steps if isinstance(step, SettingRestored)]
+    if restored:
+        return note(*restored)
+    if _ACKNOWLEDGED in steps:
+        soon = situation.retry(ProbeSettings()) is not Retry.NOW
+        return wait(now, _ACKNOWLEDGED) if soon else act(ProbeSettings())
+    changes = tuple(step for step in steps if isinstance(step, SettingChange))
+    if not changes:
+        return wait(now, next(step for step in steps if isinstance(step, str)), seconds=1.0)
+    write = WriteSettings(changes=changes, purpose=purpose)
     failure = state.failure_of(write)
-    if failure and not situation.rested():
-        return wait(now, f"settings to be restored: {failure.reason}", seconds=RETRY_SECONDS)
-    if write in state.in_phase.confirmed and not situation.rested():
-        return wait(now, "a reading that shows the settings restored", seconds=QUICK_SECONDS)
-    return act(write)
+    failing = f"settings to be restored: {failure.reason}" if failure else ""
+    return _send(situation, write, failing, "a reading that shows the settings restored")
 
 
-def _original(settings: SettingsView, debt: SettingChange) -> SettingChange:
-    """The change that restores a setting. Before Elasticsearch 5 it cannot become absent again."""
-    undone = debt.undone()
-    return replace(undone, wanted=settings.restored(debt.key, undone.wanted))
+_ACKNOWLEDGED: Final = "an update that the cluster acknowledges"
 
 
-def _cannot_be_restored(settings: SettingsView, debt: SettingChange) -> bool:
-    """Whether the value to write is not known: nothing is written rather than a guess."""
-    return not settings.resets and _original(settings, debt).wanted is None
+def _next_step(
+    situation: Situation, settings: SettingsView, debt: SettingChange, written: Container[SettingChange]
+) -> SettingRestored | SettingChange | str:
+    """What follows for one changed setting: that it is restored, the change to write, or what it waits for.
 
+    A value that is neither ours nor the original was set by others meanwhile. It is left and reported, once
+    an update that changes nothing has proved that no update of ours is still queued.
 
-def _restored(change: SettingChange, debts: tuple[SettingChange, ...]) -> SettingRestored:
-    """The event; it says so where the setting was absent and cannot be absent again."""
-    found = next(debt.found for debt in debts if (debt.level, debt.key) == (change.level, change.key))
-    note_ = "" if found == change.wanted else NOT_ABSENT
-    return SettingRestored(level=change.level, key=change.key, value=change.wanted, note=note_)
-
-
-def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingChange) -> bool:
-    """Whether a value proves no change by others: its node did not report it, or our restart cleared it."""
-    if debt.holder is None:
-        return False
-    return settings.at(debt.level, debt.key) is None or debt.holder in situation.state.forgetful
-
-
-class _Kept(Enum):
-    """Whether a setting that was changed is kept, by the cluster or in the memory of its node."""
-
-    NOW = "it can be restored"
-    NOT_YET = "its node restarts by us: it is restored once the node is back"
-    NO_LONGER = "its node is away, and does not come back by us: the value ended with the process"
-
-
-def _kept(situation: Situation, debt: SettingChange) -> _Kept:
-    if debt.holder is None:
-        return _Kept.NOW
-    node = situation.state.nodes.get(debt.holder)
-    away = situation.view is not None and situation.member(debt.holder) is None
-    if node is None or node.phase not in GOING_UP_OR_DOWN:
-        return _Kept.NO_LONGER if away else _Kept.NOW
+    Args:
+        situation: with a fresh reading.
+        settings: as read.
+        debt: the change of the run.
+        written: the changes that the cluster has confirmed since.
+    """
+    state, node = situation.state, situation.state.nodes.get(debt.holder) if debt.holder else None
+    away = debt.holder is not None and situation.view is not None and situation.member(debt.holder) is None
+    restarts = node is not None and node.phase in GOING_UP_OR_DOWN
+    if away and not restarts:
+        ended = "its node is down: the value ended with the process, which starts with the value of its files"
+        return _restored(debt, None, ended)
     # A node that is still up in the life that our stop ends loses what is written now.
-    return _Kept.NOT_YET if away or situation.same_life(node) else _Kept.NOW
+    if node is not None and restarts and (away or situation.same_life(node)):
+        return f"its node to be back, so that {debt.key} can be restored"
+    shown, undone = settings.at(debt.level, debt.key), debt.undone()
+    # Before Elasticsearch 5 a setting cannot become absent again.
+    original = replace(undone, wanted=settings.restored(debt.key, undone.wanted))
+    # No sign of others: the node did not report the value, or our restart cleared it.
+    silent = debt.holder is not None and (shown is None or debt.holder in state.forgetful)
+    if shown not in (debt.found, debt.wanted, original.wanted) and not silent:
+        outside = "changed outside this run: the new value stays"
+        return _restored(debt, shown, outside) if _queue_is_done(state) else _ACKNOWLEDGED
+    if original.wanted is None and not settings.resets:  # nothing is written rather than a guess
+        return f"the value of {debt.key} in elasticsearch.yml, which it is restored to"
+    if original in written and shown == original.wanted:
+        return _restored(debt, shown, "" if shown == debt.found else NOT_ABSENT)
+    return original
+
+
+def _restored(debt: SettingChange, value: SettingValue | None, why: str) -> SettingRestored:
+    return SettingRestored(level=debt.level, key=debt.key, value=value, note=why)
+
+
+def _queue_is_done(state: RunState) -> bool:
+    """Whether an update of ours was answered in this phase: the master processes updates in order."""
+    here = state.in_phase
+    answered = [*here.confirmed, *(failed.action for failed in here.failed if not failed.in_doubt)]
+    return any(isinstance(action, WriteSettings | ProbeSettings) for action in answered)
+
+
+def _send(situation: Situation, action: Action, failing: str, unseen: str) -> Decision:
+    """Send what restores; again after a pause, if it failed or no reading shows its effect."""
+    state, now = situation.state, situation.now
+    if action in state.in_phase.confirmed and not situation.rested():
+        return wait(now, unseen, seconds=QUICK_SECONDS)
+    if state.failure_of(action) and not situation.rested():
+        return wait(now, failing, seconds=RETRY_SECONDS)
+    return act(action)
 
 
 def raise_again(situation: Situation) -> Decision | None:
@@ -233,13 +221,6 @@ def raise_again(situation: Situation) -> Decision | None:
     return act(WriteSettings(changes=changes, purpose=purpose), events=raised)
 
 
-def _queue_is_done(state: RunState) -> bool:
-    """Whether an update of ours was answered in this phase: the master processes updates in order."""
-    here = state.in_phase
-    answered = [*here.confirmed, *(failed.action for failed in here.failed if not failed.in_doubt)]
-    return any(isinstance(action, WriteSettings | ProbeSettings) for action in answered)
-
-
 def restore_all(situation: Situation) -> Decision | None:
     """Restore settings, exclusions and replicas; None when everything is restored."""
     for purpose in (Purpose.REASSIGN, Purpose.PUT_BACK):
@@ -251,20 +232,16 @@ def restore_all(situation: Situation) -> Decision | None:
 
 def restore_voting(situation: Situation) -> Decision | None:
     """Clear our exclusions and confirm it by a reading; None when there are none."""
-    state, view, now = situation.state, situation.view, situation.now
-    ours = state.unrestored.excluded
+    state, view = situation.state, situation.view
+    ours, action = state.unrestored.excluded, ClearVotingExclusions()
     if not ours:
         return None
-    action = ClearVotingExclusions()
-    soon = not situation.rested()
-    if action in state.in_phase.confirmed:
-        if situation.fresh and view is not None and not ours & set(view.voting_exclusions):
-            return note(VotingRestored())
-        if soon:
-            return wait(now, "a reading without our voting exclusions", seconds=QUICK_SECONDS)
-    elif state.failure_of(action) and soon:
-        return wait(now, "voting exclusions to be cleared", seconds=RETRY_SECONDS)
-    return act(action)
+    shown = situation.fresh and view is not None and not ours & set(view.voting_exclusions)
+    if shown and action in state.in_phase.confirmed:
+        return note(VotingRestored())
+    return _send(
+        situation, action, "voting exclusions to be cleared", "a reading without our voting exclusions"
+    )
 
 
 def _restore_replicas(situation: Situation) -> Decision | None:
@@ -272,27 +249,23 @@ def _restore_replicas(situation: Situation) -> Decision | None:
 
     On an index too large for the time that a run holds, it may never have been copied itself.
 
-    As with settings, the original number is written even if the reading shows it: the update that added the
-    replica may be in doubt and may still arrive. A number that is neither ours nor the original was set by
-    others meanwhile: it is left.
+    As with settings, the original number is written even if the reading shows it, and one that is neither
+    ours nor the original is left.
     """
     state, view, now = situation.state, situation.view, situation.now
     for uuid, added in sorted(state.unrestored.replicas.items()):
         action = SetReplicas(index=added.index, index_uuid=uuid, found=added.wanted, wanted=added.found)
         if view is None or not situation.fresh:
             return wait(now, "a reading of the cluster", seconds=1.0)
-        index = next((index for index in view.indices if index.uuid == uuid), None)
-        if index is None or index.replicas not in (added.found, added.wanted):
-            return note(ReplicasRestored(index_uuid=uuid))
-        if index.replicas == added.found and action in state.in_phase.confirmed:
+        shown = view.metadata[uuid].replicas if uuid in view.metadata else None
+        removed = shown == added.found and action in state.in_phase.confirmed
+        if removed or shown not in (added.found, added.wanted):
             return note(ReplicasRestored(index_uuid=uuid))
         primaries = [c for c in view.copies if c.shard.index_uuid == uuid and c.primary]
-        if index.replicas == added.wanted and not all(copy.started for copy in primaries):
+        if shown == added.wanted and not all(copy.started for copy in primaries):
             return wait(now, f"every primary of {added.index}, before its added replica goes away")
-        tried = state.failure_of(action) or action in state.in_phase.confirmed
-        if tried and not situation.rested():
-            return wait(now, f"the replica of {added.index} to be removed", seconds=RETRY_SECONDS)
-        return act(action)
+        removal = f"the replica of {added.index} to be removed"
+        return _send(situation, action, removal, removal)
     return None
 
 
