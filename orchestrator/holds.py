@@ -14,7 +14,7 @@ _Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True, kw_only=True)
-class Hold(Generic[Said]):
+class HoldPeriod(Generic[Said]):
     """One hold of a run."""
 
     predicate: str  # that is not met; `subject`: for what, or the gate
@@ -35,13 +35,13 @@ class Holds(Generic[Said]):
     """
 
     def __init__(self) -> None:
-        self.all: list[Hold[Said]] = []
-        self.first: Hold[Said] | None = None
-        self._open: dict[_Key, Hold[Said]] = {}
+        self.all: list[HoldPeriod[Said]] = []
+        self.first: HoldPeriod[Said] | None = None
+        self._open: dict[_Key, HoldPeriod[Said]] = {}
         self._seconds = self._at = 0.0
 
     @property
-    def open(self) -> list[Hold[Said]]:
+    def open(self) -> list[HoldPeriod[Said]]:
         """Those that last, the oldest first."""
         return list(self._open.values())
 
@@ -73,7 +73,7 @@ class Holds(Generic[Said]):
 
     def _hold(self, key: _Key, at: float, said: Said) -> None:
         if key not in self._open:
-            self._open[key] = Hold(predicate=key[0], subject=key[1], began=at, said=[])
+            self._open[key] = HoldPeriod(predicate=key[0], subject=key[1], began=at, said=[])
             self.all.append(self._open[key])
             self.first = self.first or self._open[key]
         self._open[key].said.append(said)

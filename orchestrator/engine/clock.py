@@ -35,15 +35,15 @@ STANDSTILL_SECONDS: Final[Seconds] = 150.0
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class WatchedClock:
     """The watched clock of a process."""
 
     # each ends 30 s before the first reading after it, and lasts so many seconds
     pauses: tuple[tuple[Instant, Seconds], ...] = ()
 
-    def paused(self, at: Instant, seconds: Seconds) -> Clock:
+    def paused(self, at: Instant, seconds: Seconds) -> WatchedClock:
         """The same after so many seconds that a reading at that moment has shown not to count."""
-        return Clock((*self.pauses, (at - UNWATCHED_SECONDS, seconds)))
+        return WatchedClock((*self.pauses, (at - UNWATCHED_SECONDS, seconds)))
 
     def later(self, since: Instant) -> Instant:
         """This moment, later by what does not count since then."""

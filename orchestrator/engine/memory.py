@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, assert_never
 
-from orchestrator.engine.clock import Clock
+from orchestrator.engine.clock import WatchedClock
 from orchestrator.holds import GATES_OPEN
 from orchestrator.model import event as ev
 from orchestrator.model.action import Action, ProbeSettings, RetryFailed, WriteSettings
@@ -57,7 +57,7 @@ class ProcessState:
     """What a new process forgets: it begins with a fresh one."""
 
     started: Instant = 0.0  # when the process began its work on the run
-    clock: Clock = field(default_factory=Clock)  # by which limits count
+    clock: WatchedClock = field(default_factory=WatchedClock)  # by which limits count
     resumed: bool = False  # it resumed a run that another process began
     restoring: bool = False  # only a stand-down is wanted (`restore`, takeover)
     # sent, and its outcome not recorded yet; after a crash these are in doubt

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Final, TypeAlias
 
 from orchestrator.formats import stamp
-from orchestrator.holds import Hold, Holds
+from orchestrator.holds import HoldPeriod, Holds
 
 Record: TypeAlias = Mapping[str, Any]
 Facts: TypeAlias = dict[str, Any]
@@ -242,7 +242,7 @@ class _Story:
 
     # Holds and gates --------------------------------------------------------------------------------------
 
-    def _held(self, hold: Hold[tuple[int, Record]]) -> Facts:
+    def _held(self, hold: HoldPeriod[tuple[int, Record]]) -> Facts:
         (attempt, _), (_, last) = hold.said[0], hold.said[-1]
         ended = self.at if hold.ended is None else hold.ended
         # Alerts come and fire no longer: all that held it.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import limits
-from orchestrator.engine.clock import STANDSTILL_SECONDS, UNWATCHED_SECONDS, Clock
+from orchestrator.engine.clock import STANDSTILL_SECONDS, UNWATCHED_SECONDS, WatchedClock
 from orchestrator.engine.memory import Absence
 from orchestrator.engine.progress import LostStop
 from orchestrator.engine.situation import Situation
@@ -30,7 +30,7 @@ def _slept(state: RunState, seconds: float, at: float = AT) -> RunState:
 
 
 def test_of_a_time_without_a_reading_half_a_minute_counts() -> None:
-    clock = Clock().paused(1000.0, 570.0)  # the readings are at 400 and 1000
+    clock = WatchedClock().paused(1000.0, 570.0)  # the readings are at 400 and 1000
     for since, at, passed in (
         (350.0, 1000.0, 80.0),
         (400.0, 1000.0, 30.0),
@@ -90,5 +90,5 @@ def test_a_new_process_has_a_new_clock() -> None:
     state = _slept(situation_of(question(), Phase.DOWN, withheld_since=AT - HOUR).state, 600.0)
     assert state.process.clock.pauses
     resumed = evolved(state, RunResumed(operator="", host=""), at=AT + 5.0)
-    assert resumed.process.clock == Clock()
+    assert resumed.process.clock == WatchedClock()
     assert limits.WITHHELD.since(resumed, None) == AT + 5.0
