@@ -83,7 +83,7 @@ def stop(world: World, node: SimNode) -> None:
         _judge_recovery(world, index, shard, node, beside_others=beside_others)
         _judge_return(world, index, shard, node)
     if isinstance(world, RiakWorld):
-        world.judge_stop(node)
+        world.judge_stop(node, others)
     node.stopped_by_us = True
 
 

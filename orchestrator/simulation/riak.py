@@ -13,9 +13,8 @@ the partitions that truly serve.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import Final
 
 from orchestrator.model.cluster import NodeName, Role
@@ -58,7 +57,6 @@ class RiakWorld(World):
         stalled_until: no hand-off begins or ends before this moment.
         attended: a run is active, or was killed and will be resumed; it must set limits on nodes that start.
         given_at: when a partition changed its owner last.
-        read_before: the program's last reading before it requested the stop of a node.
     """
 
     def __init__(
@@ -90,7 +88,6 @@ class RiakWorld(World):
         self.stalled_until: Instant = 0.0
         self.attended = True
         self.given_at: Instant = 0.0
-        self.read_before: dict[NodeName, Instant] = {}
         for member in sorted(set(ring.owners)):
             self.add_member(member)
         self.master = min(self.vnodes)
@@ -205,7 +202,6 @@ class RiakWorld(World):
             each.active, each.due = False, NEVER
         self.changed(f"{node.name} left")
         self.judge_down()
-        self._judge_quorum(node)
         self.agenda.after(_MISSED_SECONDS, partial(self._take_over, node, node.life))
 
     def process_began(self, node: SimNode) -> None:
@@ -373,12 +369,14 @@ class RiakWorld(World):
 
     # Judging the program's actions -------------------------------------------------------------
 
-    def judge_stop(self, node: SimNode) -> None:
-        """Record what is wrong with requesting this stop, by what the last reading could show."""
-        self.read_before[node.name] = self.last_read
-        waiting = [
-            each for each in self.fallbacks if each.since < self.last_read and not self._for_good(each)
-        ]
+    def judge_stop(self, node: SimNode, others: Sequence[SimNode] = ()) -> None:
+        """Record what is wrong with requesting this stop while a stop of these others is requested already.
+
+        By what the last reading could show: nothing that befalls the ring after it counts, be it before the
+        request or before the stop is done.
+        """
+        known = [each for each in self.fallbacks if each.since < self.last_read]
+        waiting = [each for each in known if not self._for_good(each)]
         if waiting:
             self.violated(f"{node.name} is stopped while {len(waiting)} fallbacks wait to be handed off")
         moving = [move for move in self.moves if move.since < self.last_read]
@@ -392,51 +390,41 @@ class RiakWorld(World):
                 self.violated(f"{node.name} is stopped while {name} has data of others that it has not found")
         for name in halting:
             self.violated(f"{node.name} is stopped while {name} does not run all its vnodes")
+        if self.given_at < self.last_read:
+            kept = {each.partition: each.holder for each in known if each.stuck is not None}
+            self._judge_quorum(node, {each.name for each in (node, *others)}, kept)
 
     def _for_good(self, fallback: SimFallback) -> bool:
         """Whether a fallback has waited for long by the last reading, and could not be handed off then."""
         cannot = fallback.stuck is not None or self.stalled_until > self.last_read
         return cannot and self.last_read - fallback.since >= WAITS_SECONDS
 
-    def _judge_quorum(self, node: SimNode) -> None:
-        """A process ended by a stop of the program: every preference list must keep its quorum.
+    def _judge_quorum(self, node: SimNode, going: Collection[NodeName], kept: Mapping[int, NodeName]) -> None:
+        """Every preference list must keep its quorum without the nodes that are to go.
 
-        Partitions of a node that went down or came up after the last reading do not count.
+        `kept`: the holders of what always fails to be handed off, by partition.
         """
-        if not node.stopped_by_us or self.given_at >= self.read_before.get(node.name, self.last_read):
-            return
+        silent = self.silent()
         known = {
             number
-            for name, its in self._silent_of().items()
-            if not self._is_news(name, node)
-            for number in its
+            for name, vnodes in self.vnodes.items()
+            for number in vnodes.owned
+            if name in going or (number in silent and not self.news(name))
         }
         absent = {name for name, vnodes in self.vnodes.items() if known.issuperset(vnodes.owned)}
-        kept = {each.partition: each.holder for each in self.fallbacks if each.stuck is not None}
         for n_val in sorted(self.n_vals):
             length = min(n_val, self.ring.size)
             for first in range(self.ring.size):
                 numbers = [(first + step) % self.ring.size for step in range(length)]
                 owners = {self.ring.owners[number] for number in numbers}
-                silent = sum(number in known for number in numbers)
+                lost = sum(number in known for number in numbers)
                 # An owner may lack a write that waits for it elsewhere; the others of its list have that one.
-                silent += any(
+                lost += any(
                     kept.get(number) in absent and kept[number] not in owners and number not in known
                     for number in numbers
                 )
-                if length - silent < n_val // 2 + 1:
+                if length - lost < n_val // 2 + 1:
                     self.violated(
                         f"{node.name} takes the quorum of the partitions from {first} on (n {n_val})"
                     )
                     return
-
-    def _silent_of(self) -> Mapping[NodeName, list[int]]:
-        silent = self.silent()
-        return {name: [n for n in vnodes.owned if n in silent] for name, vnodes in self.vnodes.items()}
-
-    def _is_news(self, name: NodeName, stopped: SimNode) -> bool:
-        if name == stopped.name or self.nodes[name].stopped_by_us:
-            return False
-        asked = self.read_before.get(stopped.name, self.last_read)
-        since = takewhile(lambda told: told[0] >= asked, reversed(self.story))
-        return any(name in what.split() for _, what in since)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
@@ -17,6 +18,7 @@ from orchestrator.engine.situation import Decision, Situation
 from orchestrator.engine.state import RunState
 from orchestrator.kinds import needed
 from orchestrator.model.action import Purpose
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, SettingChanged
 from orchestrator.model.observation import ClusterView, LeaseView, Level, Look
 from orchestrator.model.phase import Outcome, Phase, Request
@@ -27,13 +29,17 @@ from orchestrator.model.work_event import NotHastened
 from orchestrator.riak.rules.kind import Riak
 from orchestrator.riak.rules.predicates import PREDICATES
 from orchestrator.riak.rules.recovery import unsettled
+from orchestrator.simulation import judge, machines
+from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.glance import glance
-from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable
+from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable, What
 from orchestrator.simulation.riak import RiakWorld
+from orchestrator.simulation.riak_mishaps import HandoffSticks, MemberJoins, OwnershipMoves
 from orchestrator.view.live import LiveReporter
 from orchestrator.view.reporters import LineReporter
 from orchestrator.view.status import status_text
 from tests.fakes.riak_rings import claimed
+from tests.simulation.node_mishaps import RestartedByHand
 from tests.simulation.play import killed, play, run
 from tests.simulation.program import Simulation
 from tests.simulation.ringed import (
@@ -77,20 +83,67 @@ def test_the_judge_lets_pass_only_what_waits_for_good(subtests: pytest.Subtests)
             assert [f"{wrong} fallbacks wait" in each for each in world.violations] == [True] * wrong
 
 
+def _apart() -> tuple[RiakWorld, int, tuple[NodeName, NodeName]]:
+    """A ring, a partition, and two nodes that can go together unless the first has data of this partition.
+
+    The other is in a preference list with the partition's owner.
+    """
+    world = unlocated(9)
+    number = next(n for n, owner in enumerate(world.ring.owners) if owner == TWO)
+    lists = {world.ring.owners[(number + step) % world.ring.size] for step in range(-2, 4)}
+    holder = next(name for name in world.vnodes if name not in lists)
+    return world, number, (holder, world.ring.owners[(number + 1) % world.ring.size])
+
+
+def _read(world: RiakWorld) -> None:
+    world.agenda.advance(1.0)
+    world.last_read = world.agenda.now
+
+
 def test_the_judge_sees_the_holder_go_with_an_owner() -> None:
     """Of a list that has lost nothing but this, by the owners alone."""
     for beside in (False, True):
-        world = unlocated(9)
-        number = next(n for n, owner in enumerate(world.ring.owners) if owner == TWO)
-        lists = {world.ring.owners[(number + step) % world.ring.size] for step in range(-2, 3)}
-        (holder, *_) = (name for name in world.vnodes if name not in lists)
-        owner = world.ring.owners[(number + 1) % world.ring.size]
+        world, number, (holder, owner) = _apart()
         world.stick(number, holder, frozenset())
-        world.last_read = world.agenda.now
+        _read(world)
         for name in (holder, owner) if beside else (holder,):
-            world.nodes[name].stopped_by_us = True
-            world.process_ended(world.nodes[name], clean=True)
+            judge.stop(world, world.nodes[name])
         assert any("takes the quorum" in each for each in world.violations) is beside
+
+
+_MEANWHILE: Final[Mapping[str, Callable[[NodeName, NodeName], What]]] = {
+    "a holder's handoffs fail": lambda holder, _: HandoffSticks(holder=holder, partitions=64),
+    "an owner's handoffs fail": lambda _, owner: HandoffSticks(holder=owner, partitions=64),
+    "another's handoffs fail": lambda *_: HandoffSticks(holder=THREE, partitions=64),
+    "another dies": lambda *_: NodeDies(node=TWO),
+    "one of them dies": lambda holder, _: NodeDies(node=holder),
+    "another is restarted": lambda *_: RestartedByHand(node=TWO),
+    "partitions are planned for one of them": lambda holder, _: OwnershipMoves(
+        to=holder, partitions=3, seconds=0.1
+    ),
+    "partitions of theirs are planned": lambda *_: OwnershipMoves(to=TWO, partitions=3, seconds=0.1),
+    "a member joins": lambda *_: MemberJoins(node=NodeName("riak@new"), seconds=1.0),
+}
+
+
+@pytest.mark.parametrize("requested", [False, True])
+@pytest.mark.parametrize("what", _MEANWHILE)
+def test_what_befalls_a_ring_after_the_reading_is_no_fault(what: str, *, requested: bool) -> None:
+    """Be it before two stops are requested or before they are done."""
+    world, _, going = _apart()
+    _read(world)
+    befalls = partial(_MEANWHILE[what](*going).befall, Fate(world))
+    if not requested:
+        befalls()
+    for name in going:
+        judge.stop(world, world.nodes[name])
+        machines.stop(world, world.nodes[name])
+    world.agenda.advance(1.0)
+    if requested:
+        befalls()
+    world.agenda.advance(10.0)
+    assert not any(world.nodes[name].process for name in going)
+    assert world.violations == []
 
 
 # Hastened -----------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ class RiakLife(AnyLife):
             undone_by_hooks = bool(self.drawn.wanted.hooks.after_recovery)
             if hooks and undone_by_hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
                 raise BrokenError("completeness", f"{name} is left out of service: {hooks[-1]}")
-        excused = max(world.read_before.values(), default=0.0) - WAITS_SECONDS
+        excused = max(node.stop_sent for node in world.nodes.values()) - WAITS_SECONDS
         left = [each for each in world.fallbacks if excused < each.since < recovered]
         passed = [event for event in self._events if isinstance(event, HandoffLeftWaiting)]
         if any(event.partitions for event in passed):
