@@ -494,14 +494,26 @@ class AnyLife:
         failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
         return failed + [name for name, _ in self._failed_by_others()]
 
+    def _left_to_people(self, state: RunState | None, *, ended: bool) -> list[SimNode]:
+        """Nodes that only people start: those that died, or that a run named as failed when it ended."""
+        named = self._failed(state) if state and ended else [name for name, _ in self._failed_by_others()]
+        return [
+            node
+            for node in self.world.nodes.values()
+            if (node.service in NOBODY_STARTS and not node.stopped_by_us)
+            or node.name in named
+            or (ended and state is None)
+        ]
+
     def _failed_by_others(self) -> Iterator[tuple[NodeName, RunState]]:
-        """Nodes that a run of another machine stopped last and named as failed, and how it ended."""
+        """Nodes that a run of another machine had in hand last and named as failed, and how it ended.
+
+        It stopped them, or found them stopped when it took our run over; no stop came after its end.
+        """
         for other, end in (each for _, ended in self._successors for each in ended):
             until = other.journal.records[-1].at - other.clock.ahead
             for name, node in end.nodes.items():
-                stopped = [fact.at for fact in self.world.nodes[name].facts if fact.what == "stopped"]
-                last = bool(stopped) and other.began <= stopped[-1] <= until
-                if node.phase is NodePhase.FAILED and last:
+                if node.phase is NodePhase.FAILED and 0.0 < self.world.nodes[name].stop_sent <= until:
                     yield name, end
 
     def _undo_by_hand(self) -> None:

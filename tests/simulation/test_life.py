@@ -92,6 +92,9 @@ def test_a_node_that_another_machine_named_is_not_named_again(life: Life) -> Non
         life._judge_end(restored, [])
     life._successors = [(None, [(other, theirs)])]
     life._judge_end(restored, [])
+    assert life._left_to_people(restored, ended=False) == [world.nodes[ES2]], "also if nothing else ended"
+    world.nodes[ES2].facts = [Fact(at=other.began - 100.0, what="stopped", alive=True)]
+    life._judge_end(restored, [])  # it found the node stopped, when it took a run over
     world.nodes[ES2].facts.append(Fact(at=world.agenda.now + 1.0, what="stopped", alive=True))
     with pytest.raises(BrokenError, match="left down"):
         life._judge_end(restored, [])

@@ -167,18 +167,15 @@ class Life(AnyLife):
             named = state is None or _names(state.message, index)
             if ended and named and index.ruled_at >= self.began:
                 allocation.rule(world, index, {})
-        failed = self._failed(state) if state else []
-        for node in world.nodes.values():
-            theirs = node.service in NOBODY_STARTS and not node.stopped_by_us
-            if theirs or (ended and (node.name in failed or state is None)):
-                node.starts_that_fail = 0
-                machines.start(world, node)
-            if ended:
+        for node in self._left_to_people(state, ended=ended):
+            node.starts_that_fail = 0
+            machines.start(world, node)
+        if ended:
+            for node in world.nodes.values():
                 node.crashes = 0
                 version, node.zone = self.versions[node.name]
                 if self.drawn.wanted.upgrade is None:
                     node.version = version
-        if ended:
             self._give_up_what_is_lost()
             tuned.repair(world)
             for _, shard in deciders.shards_of(world):

@@ -19,7 +19,7 @@ from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import Seams
 from orchestrator.simulation.riak import WAITS_SECONDS
 from tests.simulation.chance_riak import RiakChance, world_of
-from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Noting
+from tests.simulation.lived import AnyLife, BrokenError, Noting
 from tests.simulation.play import plan_holds_for
 from tests.simulation.program_mishaps import SettingsRefused
 
@@ -97,11 +97,10 @@ class RiakLife(AnyLife):
         world = self.ring
         if world.refuse_settings is not None:
             self.simulation.fate.befall(SettingsRefused(reason=""))
-        failed = self._failed(state) if state else []
+        left = self._left_to_people(state, ended=ended)
         for node in world.nodes.values():
             vnodes = world.vnodes[node.name]
-            theirs = node.service in NOBODY_STARTS and not node.stopped_by_us
-            if theirs or (ended and (node.name in failed or state is None)):
+            if node in left:
                 node.starts_that_fail = 0
                 if not node.process:
                     # What the program had of it went with the process; it comes up as its files have it.
