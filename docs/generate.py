@@ -122,7 +122,8 @@ the same, and the phases that may follow.
 ## A run
 
 Each wave goes from `gated` to `settled`. In each phase but the last two the run can stand down
-(`standing_down`). `deadlines.withheld` limits the time with allocation disabled, over all phases together.
+(`standing_down`). `deadlines.withheld` limits the time with allocation disabled, over all phases together. In
+brackets: with which [outcome](exit-codes.md) the run ends after a limit, if it could restore everything.
 """
 _NODE_PHASES: Final = """\
 ## A node

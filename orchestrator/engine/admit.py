@@ -245,7 +245,7 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
         return stand_down(state, HELD_BY + first, Outcome.HELD, *news)
     late = overdue(situation, refused)
     if late is not None:
-        return stand_down(state, late, Outcome.HELD, *news)
+        return stand_down(state, late, limits.HOLD.ends, *news)
     only_gates = refused and not of_predicates(refused)
     gates = f"{_gates(refused)} to open: {refused[0].evidence}" if only_gates else None
     awaited = gates or f"every predicate to pass: {first}"
@@ -305,7 +305,7 @@ def called_off(situation: Situation) -> Decision | None:
         return None
     too_long = _called_off_too_long(situation)
     if too_long is not None:
-        return stand_down(state, too_long, Outcome.HELD)
+        return stand_down(state, too_long, limits.CALLED_OFF.ends)
     if now - state.in_phase.since < HOLD_POLL_SECONDS:
         return wait(now, "a wave that was called off before its stop", seconds=HOLD_POLL_SECONDS)
     return None

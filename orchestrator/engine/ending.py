@@ -32,7 +32,7 @@ def in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
         known = situation.state.process.refused
         because = refused or (known.refusal.sentence if known is not None else "")
         reason = f"{what} could not be restored yet{f': {because}' if because else ''}"
-        return stand_down(situation.state, reason, Outcome.FAILED)
+        return stand_down(situation.state, reason, limits.RESTORING.ends)
     return restoring
 
 

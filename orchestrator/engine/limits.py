@@ -2,8 +2,8 @@
 
 No other module computes a deadline. The engine asks whether the limit of a wait is `over`; a view shows the
 `nearest`, and the reference prints what is `said`. So an operator never sees another limit than the one that
-ends the wait. A limit never bars a start or a restore: after it the run stands down, or goes on without what
-it waited for.
+ends the wait. A limit never bars a start or a restore: after it the run stands down (`Deadline`), or goes on
+without what it waited for.
 
 They count by the watched clock, but for those in `real` time; `clock` has the rule.
 """
@@ -20,7 +20,7 @@ from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, Mark, NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.phase import NodePhase, Phase, Verb
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Verb
 from orchestrator.model.reading import Instant, Seconds
 
 _About = TypeVar("_About")
@@ -80,6 +80,13 @@ class Limit(Generic[_About]):
         """When it began, later by what does not count since then."""
         since = self.since(state, about)
         return since if since is None or self.real else state.process.clock.later(since)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline(Limit[_About]):
+    """A wait after whose limit the run stands down."""
+
+    ends: Outcome = Outcome.FAILED  # how it has ended then, if everything could be restored
 
 
 # What is waited for ------------------------------------
@@ -194,25 +201,25 @@ _ENDING: Final = (Phase.FINISHING, Phase.STANDING_DOWN)
 _DISABLED: Final = (Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
 _OF_A_NODE: Final = _says("", Phase.DOWN, Phase.STANDING_DOWN)
 
-MERGE: Final = Limit(
+MERGE: Final = Deadline(
     _of_merge,
     lambda state, _: None if state.begun.policy.merge is None else state.begun.policy.merge.deadline,
     _says("`force_merge.deadline` for each merge", Phase.MERGING),
     lambda state: state.merging.in_progress,
 )
 # The copies after the merges.
-SETTLING: Final = Limit(_entered, "recover", _says("`recover`", Phase.MERGED), _run)
+SETTLING: Final = Deadline(_entered, "recover", _says("`recover`", Phase.MERGED), _run)
 # A node that stops.
-STOP: Final = Limit(
+STOP: Final = Deadline(
     _of_node,
     "stop",
-    _says("`stop`, `install`, `start` or `reboot` for each node", Phase.DOWN)
-    | _says("`start` for each node", Phase.STANDING_DOWN),
+    _says("`stop`, `install`, `reboot` and `start` for each node, `rejoin` more to join", Phase.DOWN)
+    | _says("`start` for each node, `rejoin` more to join", Phase.STANDING_DOWN),
     lambda state: state.nodes_in(NodePhase.STOPPING),
     by_reading=True,
 )
 # A stopped node whose host is still at work on a stop or a reboot.
-STOPPING: Final = Limit(
+STOPPING: Final = Deadline(
     lambda _, node: node.since if node.doubt is None else node.doubt.since,
     lambda state, node: state.begun.policy.deadlines.stop if node.doubt is None else _of_effect(state, node),
     _OF_A_NODE,
@@ -220,7 +227,7 @@ STOPPING: Final = Limit(
     by_reading=True,
 )
 # An install step on the host of a node; that of another run counts from the phase of the node.
-INSTALL: Final = Limit(
+INSTALL: Final = Deadline(
     lambda _, node: node.since if node.install is None else node.install.since,
     "install",
     _OF_A_NODE,
@@ -230,27 +237,29 @@ INSTALL: Final = Limit(
 # A stopped node whose host does not answer. Only a reading has this reason of the wait.
 HOST: Final = Limit(_of_node, lambda _state, _node: HOST_SECONDS, by_reading=True)
 # A node that starts; while an earlier verb may still take effect; and whose service runs without joining.
-START: Final = Limit(_of_node, "start", by_reading=True)
-START_IN_DOUBT: Final = Limit(_of_node, _of_start, _OF_A_NODE, _in(NodePhase.STARTING), by_reading=True)
-JOIN: Final = Limit(_of_node, _of_join, _OF_A_NODE, _in(NodePhase.STARTING), by_reading=True)
+START: Final = Deadline(_of_node, "start", by_reading=True)
+START_IN_DOUBT: Final = Deadline(_of_node, _of_start, _OF_A_NODE, _in(NodePhase.STARTING), by_reading=True)
+JOIN: Final = Deadline(_of_node, _of_join, _OF_A_NODE, _in(NodePhase.STARTING), by_reading=True)
 # The started nodes of a wave, until they are members on readings that agree.
-REJOIN: Final = Limit(_entered, "rejoin", _says("`rejoin`", Phase.REJOINED), _run)
+REJOIN: Final = Deadline(_entered, "rejoin", _says("`rejoin`", Phase.REJOINED), _run)
 # The copies that a wave took down.
-RECOVERY: Final = Limit(
+RECOVERY: Final = Deadline(
     lambda state, _: state.recovery_since,
     "recover",
     _says("`recover` for the copies", Phase.REASSIGNED),
     lambda state: () if state.unrestored.withheld else (None,),
+    ends=Outcome.HELD,
 )
 # The nodes of a recovered wave, until a reading shows them all.
-SEEN_AGAIN: Final = Limit(
+SEEN_AGAIN: Final = Deadline(
     lambda state, _: max(state.in_phase.since, state.process.acted_at),
     "rejoin",
     _says("the time-out of each hook; `rejoin` while a node is not seen", Phase.SETTLED),
     _wave_missing,
+    ends=Outcome.HELD,
 )
 # Settings that are restored after a wave or at the end.
-RESTORING: Final = Limit(
+RESTORING: Final = Deadline(
     _entered, "rejoin", _says("`rejoin` to restore settings", Phase.REASSIGNED, Phase.FINISHING), _unrestored
 )
 # What a stand-down restores, from when the state of the last node became clear.
@@ -272,7 +281,7 @@ UNHEARD_STOP: Final = Limit(_unheard, _of_lost_stop, by_reading=True)
 # A lost stop that explains why its node is gone.
 REACH: Final = Limit(_lost, "stop", about=lambda state: state.nodes.of(Mark.OPEN), by_reading=True)
 # A node that was back and is missing again.
-BACK: Final = Limit(
+BACK: Final = Deadline(
     lambda state, node: _absent(state, node.name),
     "rejoin",
     _says("`rejoin` for a node that is missing again", Phase.REJOINED, Phase.REASSIGNED) | _OF_A_NODE,
@@ -280,37 +289,40 @@ BACK: Final = Limit(
     by_reading=True,
 )
 # A member that is missing, until it counts as gone.
-LEAVING: Final = Limit(
+LEAVING: Final = Deadline(
     _absent, lambda _state, _name: LEAVING_SECONDS, about=lambda state: state.process.absent, by_reading=True
 )
 # Shards that are red, and excused for a moment.
-EXCUSED: Final = Limit(_excused, lambda _state, _: EXCUSED_SECONDS, about=_run, by_reading=True)
+EXCUSED: Final = Deadline(_excused, lambda _state, _: EXCUSED_SECONDS, about=_run, by_reading=True)
 # A verb that fails and is sent again.
-FAILING: Final = Limit(
+FAILING: Final = Deadline(
     RunState.failing_since,
     "rejoin",
     about=lambda state: [one.last.action for one in state.in_phase.failing],
     by_reading=True,
 )
-HOLD: Final = Limit(
+HOLD: Final = Deadline(
     lambda state, _: state.in_phase.holding_since,
     "hold",
     _says("`hold` for predicates", Phase.PREPARING, Phase.MERGING, Phase.GATED),
     _unless_merging,
+    ends=Outcome.HELD,
 )
-GATE: Final = Limit(
+GATE: Final = Deadline(
     lambda state, _: state.in_phase.gates_closed_since,
     "gate",
     _says("`gate` for gates", Phase.MERGING, Phase.GATED),
     _unless_merging,
+    ends=Outcome.HELD,
 )
 # Waves that are called off before their stop, each one after the other.
-CALLED_OFF: Final = Limit(
+CALLED_OFF: Final = Deadline(
     lambda state, _: state.process.called_off_since,
     _of_holds,
     _says("both together for waves that are called off", Phase.GATED),
     _run,
     lasting=True,
+    ends=Outcome.HELD,
 )
 # A verb that was sent and may still take effect.
 EFFECT: Final = Limit(
@@ -321,26 +333,27 @@ EFFECT: Final = Limit(
     by_reading=True,
     lasting=True,
 )
-WITHHELD: Final = Limit(
+WITHHELD: Final = Deadline(
     lambda state, _: state.unrestored.withheld_since,
     "withheld",
     _says("`withheld` while allocation is disabled", *_DISABLED),
     _run,
     real=True,
 )
-REFUSED: Final = Limit(
+REFUSED: Final = Deadline(
     lambda state, _: None if state.process.refused is None else state.process.refused.since,
     "refused",
     _says("`refused` for credentials that the cluster refuses", *_RUNNING),
     _run,
     by_reading=True,
 )
-TIMEOUT: Final = Limit(
+TIMEOUT: Final = Deadline(
     lambda state, _: state.process.started,
     lambda state, _: state.begun.policy.timeout,
     _says("`--timeout`", *(phase for phase in _RUNNING if phase not in _ENDING)),
     _run,
     real=True,
+    ends=Outcome.HELD,
 )
 # The last count of segments, at the end of a run with merges. Only a reading has this reason of the wait.
 LAST_COUNT: Final = Limit(_entered, lambda _state, _: LAST_COUNT_SECONDS)
@@ -349,8 +362,10 @@ LIMITS: Final[tuple[Limit[Any], ...]] = tuple(one for one in globals().values() 
 
 
 def in_words(phase: Phase) -> str:
-    """The limits of a phase, for the reference; empty for the last one."""
-    return "; ".join(limit.said[phase] for limit in LIMITS if limit.said.get(phase))
+    """The limits of a phase, each with how the run ends after it; empty for the last one."""
+    found = [limit for limit in LIMITS if limit.said.get(phase)]
+    ends = [f" ({limit.ends.value})" if isinstance(limit, Deadline) else "" for limit in found]
+    return "; ".join(f"{limit.said[phase]}{end}" for limit, end in zip(found, ends, strict=True))
 
 
 def nearest(state: RunState, now: Instant) -> Instant | None:

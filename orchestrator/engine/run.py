@@ -234,13 +234,13 @@ def out_of_time(situation: Situation) -> Decision | None:
     if timeout is None:
         return None
     reason = f"--timeout of {timeout:.0f} s ran out{state.merges_left}"
-    return stand_down(state, reason, Outcome.HELD)
+    return stand_down(state, reason, limits.TIMEOUT.ends)
 
 
 def access_refused(situation: Situation) -> Decision | None:
     """The cluster has refused the credentials for too long."""
     refused = refusals.too_long(situation)
-    return None if refused is None else stand_down(situation.state, refused, Outcome.FAILED)
+    return None if refused is None else stand_down(situation.state, refused, limits.REFUSED.ends)
 
 
 def disabled_too_long(situation: Situation) -> Decision | None:
@@ -254,7 +254,7 @@ def disabled_too_long(situation: Situation) -> Decision | None:
     lost = state.process.refused
     now_or_later = then if lost is None else f"it cannot be enabled, {lost.refusal.sentence}"
     reason = f"allocation was disabled for {withheld_for:.0f} s: {now_or_later}"
-    return stand_down(state, reason, Outcome.FAILED)
+    return stand_down(state, reason, limits.WITHHELD.ends)
 
 
 def pause(situation: Situation) -> Decision | None:
@@ -401,7 +401,7 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
     names = ", ".join([*away, *lack]) or "a reading that is not stale"
     if late is not None:
         reason = f"{names}: not back in the cluster within {late:.0f} s"
-        return stand_down(state, reason, Outcome.FAILED, overdue=[*away, *lacking])
+        return stand_down(state, reason, limits.REJOIN.ends, overdue=[*away, *lacking])
     broken = (GoodReading(count=0, why=f"{names} not back"),) if state.in_phase.good_readings else ()
     return wait(
         now,
@@ -453,7 +453,7 @@ def await_copies(situation: Situation) -> Decision:
         names = ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5])
         what = names or unsettled or ", ".join(absent) or "the cluster cannot be read"
         reason = f"not recovered within {late:.0f} s: {what}"
-        return stand_down(state, reason, Outcome.HELD)
+        return stand_down(state, reason, limits.RECOVERY.ends)
     return _recovering(situation, missing, unsettled, absent)
 
 
@@ -523,7 +523,8 @@ def finish_wave(situation: Situation) -> Decision:
     if away:
         late = situation.over(limits.SEEN_AGAIN)
         if late is not None:
-            return stand_down(state, f"{away}: not seen in the cluster for {late:.0f} s", Outcome.HELD)
+            reason = f"{away}: not seen in the cluster for {late:.0f} s"
+            return stand_down(state, reason, limits.SEEN_AGAIN.ends)
         return wait(now, f"{away} to be back", seconds=1.0)
     wave, onwards = state.wave, run_phase(state.phase, Phase.GATED)
     finished = (WaveFinished(number=wave.number, seconds=now - state.wave_since),) if wave else ()

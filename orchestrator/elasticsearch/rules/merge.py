@@ -323,7 +323,7 @@ def _see_to_the_end(situation: Situation, policy: MergePolicy, merges: list[_Mer
         one, index, action = merge.one, merge.index, merge.next_step
         if merge.is_late:
             why = f"the merge of {one.target.index} has not ended within {policy.deadline:.0f} s"
-            return stand_down(state, why + state.merges_left, Outcome.FAILED)
+            return stand_down(state, why + state.merges_left, limits.MERGE.ends)
         if index is None or action is None:
             continue  # nothing to send
         if isinstance(action, ForceMerge):
@@ -546,7 +546,7 @@ def settling(situation: Situation) -> Decision:
         subject = "" if isinstance(bulk, Unknown) else f"{doubtful[0].subject}: "
         why = f"{subject}{doubtful[0].evidence}"
         if over:
-            return stand_down(state, f"the merged indices could not be read: {why}", Outcome.FAILED)
+            return stand_down(state, f"the merged indices could not be read: {why}", limits.SETTLING.ends)
         return wait(now, f"a reading of the merged indices: {why}")
     right = tuple(_put_right(situation, view, bulk))
     failed = next((failure for action in right if (failure := state.failure_of(action))), None)
@@ -561,7 +561,7 @@ def settling(situation: Situation) -> Decision:
     if missing:
         what = f"{len(missing)} copies of the loaded indices to start, {missing[0].shard} first"
         if over:
-            return stand_down(state, f"the copies did not settle: {what}", Outcome.FAILED)
+            return stand_down(state, f"the copies did not settle: {what}", limits.SETTLING.ends)
         started = view.routing.active
         return wait(now, what, cluster=CopiesActive(count=started + len(missing)))
     tried = (*state.in_phase.confirmed, *(failure.action for failure in state.in_phase.failed))
