@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 import typer
 
@@ -271,32 +270,20 @@ def takes_groups(command: _Command) -> _Command:
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
-        each.name: each.annotation for each in signature.parameters.values() if is_dataclass(each.annotation)
+        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
     }
-    hints = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
+    options = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
 
-    @functools.wraps(command)
     def with_options(**given: Any) -> int:
         filled = {
-            name: group(**{option: given.pop(option) for option in hints[name]})
+            name: group(**{option: given.pop(option) for option in options[name]})
             for name, group in groups.items()
         }
         return command(**given, **filled)
 
     parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.name in groups:
-            parameters += [
-                parameter.replace(
-                    name=each.name,
-                    default=inspect.Parameter.empty if each.default is MISSING else each.default,
-                    annotation=hints[parameter.name][each.name],
-                )
-                for each in fields(groups[parameter.name])
-            ]
-        else:
-            parameters.append(parameter)
-    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    with_options.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]  # for typer
-    with_options.__annotations__ = {each.name: each.annotation for each in ordered}
+    for name, each in signature.parameters.items():
+        parameters += options[name].values() if name in groups else (each,)
+    with_options.__doc__ = command.__doc__
+    with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # for typer
     return cast("_Command", with_options)
