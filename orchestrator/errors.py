@@ -80,6 +80,8 @@ class ConfigError(OrchestratorError):
     """A file that the user wrote is wrong.
 
     Attributes:
+        message: what is wrong, without the place.
+        others: further faults of the same file.
         file: the file's path as the user gave it, or None when there is no file.
         line: one-based, or None when the fault is of the whole file.
         key: dotted path of the key, such as `hosts.service.unit`.
@@ -90,14 +92,15 @@ class ConfigError(OrchestratorError):
     def __init__(
         self,
         message: str,
-        *more: str,
+        *others: ConfigError,
         file: str | None = None,
         line: int | None = None,
         key: str | None = None,
     ) -> None:
         where = ":".join(str(part) for part in (file, line) if part is not None)
         prefix = " ".join(part for part in (f"{where}:" if where else "", f"{key}:" if key else "") if part)
-        super().__init__(f"{prefix} {message}".strip(), *more)
+        super().__init__(f"{prefix} {message}".strip(), *map(str, others))
+        self.message, self.others = message, others
         self.file, self.line, self.key = file, line, key
 
 

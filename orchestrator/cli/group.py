@@ -1,7 +1,6 @@
-"""The commands by name. A command's module is loaded when the command is given, or listed by `--help`.
+"""Commands and groups of them, of typer's classes.
 
-A command is the function of its name: `force-merge` is `force_merge`. Its signature is the command line. A
-group of commands (`group`) stands in place of a function.
+A command is a function whose signature is the command line.
 """
 
 from __future__ import annotations
@@ -9,21 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.errors import UsageError
-
-_OF_RUNS: Final = (
-    *("restart", "upgrade", "post-bulk-index", "force-merge", "plan", "apply", "resume", "restore"),
-    *("pause", "stop", "status", "history", "report", "serve"),
-)
-_OTHERS: Final = ("init", "validate", "notify", "rehearse", "tune", "diagnose", "explain")
-COMMANDS: Final = (*_OF_RUNS, *_OTHERS)
-"""The commands, in the order of the help."""
 
 
 class _Quick:
@@ -87,22 +77,3 @@ def group(help_: str) -> typer.Typer:
             typer.echo(context.get_help())
 
     return made
-
-
-class Program(Group):
-    """The program as a group of commands."""
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**{**given, "commands": dict.fromkeys(COMMANDS)})
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  (click's signature)
-        """Load a command; None if there is none of that name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = "run_commands" if cmd_name in _OF_RUNS else "other_commands"
-        found = getattr(import_module(f"orchestrator.cli.{module}"), cmd_name.replace("-", "_"))
-        if not isinstance(found, typer.Typer):
-            single = typer.Typer(add_completion=False, rich_markup_mode=None)
-            single.command(cmd_name, cls=Command)(found)
-            found = single
-        return typer.main.get_command(found)

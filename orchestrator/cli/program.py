@@ -8,13 +8,15 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from time import time
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from orchestrator.cli.group import Program
+from orchestrator.cli import other_commands, run_commands
+from orchestrator.cli.group import Command, Group
 from orchestrator.cli.interrupts import EARLY, InterruptedEarly
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.next_command import next_command
@@ -41,6 +43,53 @@ _BETWEEN_COLLECTIONS: Final = 500_000
 """New objects between two searches for cycles. A reading of a cluster makes more, and has no cycles."""
 HELP: Final = ("--help",)
 """Arguments that are used if there are none."""
+
+COMMANDS: Final[Mapping[str, Any]] = {
+    "restart": run_commands.restart,
+    "upgrade": run_commands.upgrade,
+    "post-bulk-index": run_commands.post_bulk_index,
+    "force-merge": run_commands.force_merge,
+    "plan": run_commands.plan,
+    "apply": run_commands.apply,
+    "resume": run_commands.resume,
+    "restore": run_commands.restore,
+    "pause": run_commands.pause,
+    "stop": run_commands.stop,
+    "status": run_commands.status,
+    "history": run_commands.history,
+    "report": run_commands.report,
+    "serve": run_commands.serve,
+    "init": other_commands.init,
+    "validate": other_commands.validate,
+    "notify": other_commands.notify,
+    "rehearse": other_commands.rehearse,
+    "tune": other_commands.tune,
+    "diagnose": other_commands.diagnose,
+    "explain": other_commands.explain,
+}
+"""The commands and groups of commands, in the order of the help."""
+
+
+@cache
+def _commands() -> dict[str, Any]:
+    """Each command as the library runs it."""
+    return {name: _command(name, given) for name, given in COMMANDS.items()}
+
+
+def _command(name: str, given: Any) -> Any:
+    if isinstance(given, typer.Typer):
+        return typer.main.get_command(given)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, cls=Command)(given)
+    return typer.main.get_command(single)
+
+
+class Program(Group):
+    """The program as a group of commands; typer's own order has the groups in it last."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{**given, "commands": _commands()})
+
 
 app = typer.Typer(
     name="orchestrate",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 import typer
 
@@ -14,7 +14,7 @@ from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.policy import Overrides, require_segments
 from orchestrator.engine.fold import replay
-from orchestrator.errors import ExitCode, JournalError, UsageError
+from orchestrator.errors import ExitCode, JournalError, OrchestratorError, UsageError
 from orchestrator.model.phase import Request
 from orchestrator.model.plan import Plan
 from orchestrator.next_command import next_command
@@ -290,8 +290,38 @@ def agreed(text: str, context: Context) -> bool:
     Raises:
         typer.Abort: Ctrl-C.
     """
-    try:
+    with _on_its_line(context):
         return typer.confirm(visible(text))
+
+
+_Taken = TypeVar("_Taken")
+
+
+def asked(question: str, take: Callable[[str], _Taken], context: Context) -> _Taken:
+    """Ask for a text, which may be empty, until it can be taken.
+
+    Args:
+        question: for the person.
+        take: what the answer becomes. Its error is shown, and the question asked again.
+        context: the process.
+
+    Raises:
+        typer.Abort: Ctrl-C.
+    """
+    prompt: Callable[..., str] = typer.prompt
+    while True:
+        with _on_its_line(context):
+            answer = prompt(visible(question), default="", show_default=False).strip()
+        try:
+            return take(answer)
+        except OrchestratorError as error:
+            context.note(*error.lines)
+
+
+@contextmanager
+def _on_its_line(context: Context) -> Iterator[None]:
+    try:
+        yield
     except typer.Abort:
         context.note("")  # the terminal prints `^C` on the line of the question
         raise

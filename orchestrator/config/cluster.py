@@ -212,7 +212,7 @@ class HostsFile:
     document: Document = field(repr=False)
     home: Path  # the folder for `~`
     # allowed but risky settings: passwords over plain HTTP, certificates not checked
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[ConfigError, ...] = ()
 
     def local_path(self, written: str) -> Path:
         """A path of the file, as a path of this machine."""
@@ -473,7 +473,7 @@ def _check_services(spec: AnyClusterSpec | HostsFileSpec, document: Document) ->
     faults.raise_any()
 
 
-def _warnings(spec: AnyClusterSpec, document: Document) -> tuple[str, ...]:
+def _warnings(spec: AnyClusterSpec, document: Document) -> tuple[ConfigError, ...]:
     found: list[ConfigError] = []
     logs_in = isinstance(spec, ClusterSpec) and spec.auth is not None
     for index, endpoint in enumerate(spec.endpoints):
@@ -485,7 +485,7 @@ def _warnings(spec: AnyClusterSpec, document: Document) -> tuple[str, ...]:
         found.append(document.error(("tls", "verify"), message))
     if spec.tls.model_fields_set and not any(url.startswith("https://") for url in spec.endpoints):
         found.append(document.error(("tls",), "has no effect: no endpoint begins with https://"))
-    return tuple(str(error) for error in found)
+    return tuple(found)
 
 
 def _is_loopback(endpoint: str) -> bool:

@@ -66,11 +66,14 @@ class Faults:
         if all(fault.later for fault in ordered):
             return NotInThisVersion(*map(self._where, ordered))
         first, *rest = ordered[:_MOST]
-        others = [f"{self._where(fault)}: {fault.message}" for fault in rest]
+        others = [self._error(fault) for fault in rest]
         if len(ordered) > _MOST:
-            others.append(f"{self.document.file}: and {len(ordered) - _MOST} more")
-        key = dotted(first.path) or None
-        return ConfigError(first.message, *others, file=self.document.file, line=self._line(first), key=key)
+            others.append(ConfigError(f"and {len(ordered) - _MOST} more", file=self.document.file))
+        return self._error(first, *others)
+
+    def _error(self, fault: Fault, *others: ConfigError) -> ConfigError:
+        key = dotted(fault.path) or None
+        return ConfigError(fault.message, *others, file=self.document.file, line=self._line(fault), key=key)
 
     def _line(self, fault: Fault) -> int | None:
         return self.document.line(fault.path if fault.at is None else fault.at)

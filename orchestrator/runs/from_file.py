@@ -106,7 +106,7 @@ class Files:
     def hosts(self, name: str) -> HostsFile:
         """Read the cluster file of that name or path, of any kind; raises as `cluster`, but for that."""
         file = load_hosts(find(Wanted.CLUSTER, name, self.places), home=self.home)
-        for warning in file.warnings:
+        for warning in map(str, file.warnings):
             self.warn(warning)
         return file
 

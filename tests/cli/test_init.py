@@ -155,8 +155,8 @@ def test_without_a_folder_the_file_goes_below_the_home(console: Console, cluster
 def test_it_asks_for_trust_credentials_name_and_ssh(console: Console, secured: SecuredCluster) -> None:
     (console.folder / "key").touch()
     login = [USER, "hunter2", "env:UNSET", "env:ES_PASSWORD"]
-    of_ssh = ["deploy", "nowhere.key", "", "y", "", "key", "n", ""]
-    answers = ["", "y", *login, "a/b", "prod", "a b", "", *of_ssh]
+    of_ssh = ["a b", "deploy", "nowhere.key", "", "y", "", "key", "n", ""]
+    answers = ["", "y", *login, "a/b", "prod", *of_ssh]
     path = console.folder / "configs" / "clusters" / "prod.yml"
     path.parent.mkdir(parents=True)
     said = init(console, "--endpoint", secured.url, typed="".join(f"{answer}\n" for answer in answers))

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from orchestrator.cli.group import COMMANDS
 from orchestrator.cli.other_commands import tune
+from orchestrator.cli.program import COMMANDS
 from tests.cli.console import LIMIT_SECONDS, Console
 from tests.cli.runs import RUN, ended_run
 
