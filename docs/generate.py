@@ -18,11 +18,10 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import typer
 
-from docs import man_pages, witnesses
-from orchestrator.cli import completion
+from docs import configuration, explained, man_pages, witnesses
+from docs.explained import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.cli.program import app
-from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
-from orchestrator.config import reference
+from orchestrator.cli.work.explain import FILE
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
 from orchestrator.elasticsearch.rules.merge_rules import MERGE_RULES, OWN_RULES
@@ -389,14 +388,6 @@ def commands() -> str:
     return _page("Commands", "orchestrator/cli/", *parts)
 
 
-def names() -> str:
-    """The names that a TAB completes, with a mark behind each predicate that may be disabled."""
-    disabled = {rule.name for rule in (*PREDICATES, *OWN_RULES, *RIAK_PREDICATES) if rule.may_be_disabled}
-    known = {name for entry in all_entries() for name in entry.names if " " not in name}
-    marked = (f"{name} predicate" if name in disabled else name for name in sorted(known))
-    return "\n".join(marked) + "\n"
-
-
 def _help(command: Any, name: str, parent: typer.Context) -> list[str]:
     """A command's help, and that of the commands below it."""
     context = typer.Context(command, info_name=name, parent=parent, terminal_width=100)
@@ -494,7 +485,7 @@ def _field_comments(owner: type) -> dict[str, str]:
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands,
-    "configuration.md": reference.page,
+    "configuration.md": configuration.page,
     "events.md": events,
     "exit-codes.md": exit_codes,
     "phases.md": phases,
@@ -505,8 +496,6 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "versions.md": versions,
 }
 """File name under `docs/reference/` to the function that writes it."""
-NAMES: Final = Path(completion.__file__).with_name("names.txt")
-"""What a TAB completes; part of the program, so that a TAB need not load what it is made from."""
 
 
 def main() -> None:
@@ -514,7 +503,7 @@ def main() -> None:
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page())
         sys.stdout.write(f"docs/reference/{name}\n")
-    NAMES.write_text(names())
+    FILE.write_text(explained.text())
     man_pages.write()
     witnesses.write()
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import typer
 
+from docs.explained import EXIT_MEANINGS
 from orchestrator.cli.program import PROGRAM, app
-from orchestrator.cli.work.explain import EXIT_MEANINGS
 from orchestrator.errors import ExitCode
 
 FOLDER: Final = Path(__file__).parent / "man" / "man1"

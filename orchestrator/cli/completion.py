@@ -39,12 +39,18 @@ def profiles(incomplete: str) -> list[str]:
 
 def predicates(incomplete: str) -> list[str]:
     """Predicates that may be disabled, of every kind of cluster."""
-    return _beginning(incomplete, (name for name, disabled in _names() if disabled))
+    from orchestrator.cli.work.explain import all_entries
+
+    return _beginning(incomplete, (entry.names[0] for entry in all_entries() if entry.may_be_disabled))
 
 
 def explained(incomplete: str) -> list[str]:
     """Names that `explain` accepts, without those that are several words."""
-    return _beginning(incomplete, (name for name, _ in _names()))
+    from orchestrator.cli.work.explain import all_entries
+
+    return _beginning(
+        incomplete, {name for entry in all_entries() for name in entry.names if " " not in name}
+    )
 
 
 def runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -90,12 +96,6 @@ def _name_of(file: str) -> str | None:
         return None
     found = re.search(_NAME, text, re.MULTILINE)
     return found[1] if found else None
-
-
-def _names() -> list[tuple[str, bool]]:
-    """The names of `names.txt`, and whether each is a predicate that may be disabled."""
-    lines = Path(__file__).with_name("names.txt").read_text("utf-8").splitlines()
-    return [(name, bool(mark)) for name, _, mark in (line.partition(" ") for line in lines)]
 
 
 def _files(folder: str, incomplete: str) -> list[str]:

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
+from docs.explained import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.errors import ExitCode

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from docs import generate, man_pages, witnesses
+from docs import explained, generate, man_pages, witnesses
+from docs.explained import EXIT_MEANINGS
 from orchestrator.cli.program import app, run
-from orchestrator.cli.work.explain import EXIT_MEANINGS
+from orchestrator.cli.work.explain import FILE
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.errors import ExitCode
 from orchestrator.model.phase import NodePhase, Phase
@@ -32,8 +33,8 @@ def test_no_default_is_written_as_python_has_it() -> None:
     assert not re.findall(r"\| `[(\[<][^`]*`", (ROOT / "docs/reference/configuration.md").read_text())
 
 
-def test_the_names_that_a_tab_completes_are_those_of_now() -> None:
-    assert generate.NAMES.read_text() == generate.names(), "run: make docs"
+def test_what_is_explained_and_a_tab_completes_is_of_now() -> None:
+    assert FILE.read_text() == explained.text(), "run: make docs"
 
 
 def test_the_manual_pages_are_those_of_the_commands() -> None:

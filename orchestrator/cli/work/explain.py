@@ -1,117 +1,25 @@
-"""Explanations of predicates, phases, exit codes, settings and file keys, for `explain` and the reference."""
+"""Explanations of terms, predicates, phases, exit codes, settings and file keys, for `explain`."""
 
 from __future__ import annotations
 
 import difflib
-import inspect
+import json
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import typer
 
-from orchestrator.config.reference import Key, keys
-from orchestrator.elasticsearch.rules import settings
-from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
-from orchestrator.elasticsearch.rules.predicates import PREDICATES
-from orchestrator.engine import limits
-from orchestrator.engine.grid import NODE_STEPS, NODE_STEPS_BY_COMMAND
-from orchestrator.engine.phases import MAY_WAIT_WITHHELD, RUN_STEPS
-from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
-from orchestrator.hosts.check import MEANINGS
-from orchestrator.model.action import ACTION_NAMES, Purpose
-from orchestrator.model.observation import SettingsView
-from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Kind, Policy
 from orchestrator.next_command import next_command
-from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
-from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS, awaited
 
+FILE: Final = Path(__file__).parents[1] / "explained.jsonl"
+"""All explanations, grouped by kind. `make docs` writes it."""
 _WIDEST: Final = 100
 """Maximum line width of a text, even on a wider terminal."""
-
-EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
-    ExitCode.DONE: (
-        (
-            "Done, as planned. Also if there was nothing to do: no selected node started before "
-            "`--started-before`, all run the version of the upgrade, or the indices are merged already."
-        ),
-        "Nothing.",
-    ),
-    ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
-    ExitCode.USAGE: (
-        (
-            "Wrong command line, file or state, or a cluster that cannot be reached; the message names it. "
-            "Nothing was changed."
-        ),
-        "Correct what the message names, or make the cluster reachable; then run the command again.",
-    ),
-    ExitCode.HELD: (
-        (
-            "Held: a predicate is not met, the time of `--timeout` is over, or the lease is unreachable. No "
-            "node is left half done. Also: `plan` shows a hold, a check of `validate` failed, `diagnose` "
-            "found a problem, or `tune` found a value that is not as wanted; these changed no node."
-        ),
-        (
-            "After a run: correct what the hold names, then `orchestrate resume RUN`; or begin another run, "
-            "with the flag or key that the hold names. After `plan`, "
-            "`validate`, `diagnose` or `tune`: correct what it lists, then run the command again."
-        ),
-    ),
-    ExitCode.FAILED: (
-        (
-            "A node, a host or an install step failed. The run stood down and restored its settings; it can "
-            "be resumed. Also: `restore` found nodes that stay down and names them; `diagnose` or `tune` "
-            "could not read a host, or `tune` could not change one."
-        ),
-        (
-            "After a run: repair the node, then `orchestrate resume RUN --retry-failed`. After `diagnose` or "
-            "`tune`: make the host reachable or repair it, then run the command again."
-        ),
-    ),
-    ExitCode.INTERRUPTED: (
-        "Interrupted (SIGINT, SIGTERM, SIGHUP, `orchestrate stop`); stood down, resumable.",
-        "`orchestrate resume RUN`.",
-    ),
-    ExitCode.LEASED: (
-        (
-            "Another run holds the lease of this cluster; the message says who, since when and from where. "
-            "Also: another process took this run over while it was suspended or cut off, and restores its "
-            "settings."
-        ),
-        (
-            "Wait for that run, or stop it on its machine. If the message says that its process is "
-            "suspended, continue it there: `kill -CONT PID`; with `kill PID` before that, it stands down."
-        ),
-    ),
-    ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
-    ExitCode.NOT_RESTORED: (
-        "**Not restored**: settings or nodes are left as listed, with the command that restores them.",
-        "`orchestrate restore RUN`, now.",
-    ),
-    ExitCode.PAUSED: (
-        "Paused by request (`pause`, `--pause-after`). Settings are restored, the lease is released.",
-        "Check the node, then `orchestrate resume RUN`.",
-    ),
-}
-"""Exit code to its meaning and the operator's next step. The meanings are those of the contract."""
-
-_PURPOSES: Final[Mapping[Purpose, str]] = {
-    Purpose.WITHHOLD: (
-        "Disable the allocation of replicas while nodes are down, so that the cluster does not build their "
-        "copies elsewhere."
-    ),
-    Purpose.RAISE_LIMITS: "Raise the limits of recovery, so that copies come back sooner.",
-    Purpose.REASSIGN: (
-        "Restore the original allocation once the nodes of the wave have rejoined, so their copies start."
-    ),
-    Purpose.PUT_BACK: "Restore the original values of all settings that the run has changed.",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +30,12 @@ class Entry:
     kind: str  # the kind in plain words, such as `predicate`
     text: tuple[str, ...] = ()  # paragraphs
     facts: tuple[tuple[str, str], ...] = ()  # facts with their labels
+    may_be_disabled: bool = False  # whether it is a predicate for `--disable-predicate`
+
+
+def all_entries() -> tuple[Entry, ...]:
+    """Everything that can be explained, grouped by kind."""
+    return tuple(Entry(**json.loads(line)) for line in FILE.read_text("utf-8").splitlines())
 
 
 def show(name: str | None) -> int:
@@ -144,125 +58,6 @@ def show(name: str | None) -> int:
         )
     typer.echo("\n".join(map(_page, found)), nl=False)
     return ExitCode.DONE
-
-
-@cache
-def all_entries() -> tuple[Entry, ...]:
-    """Everything that can be explained, grouped by kind."""
-    parts = (_terms, _predicates, _phases, _exit_codes, _steps, _checks, _cluster_settings, _keys)
-    return tuple(entry for part in parts for entry in part())
-
-
-def _terms() -> Iterator[Entry]:
-    for term, meaning in TERMS.items():
-        plural = term if term.endswith(("s", "ed")) else f"{term}s"
-        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), plural)
-        yield Entry(names=names, kind="term", text=(meaning,))
-
-
-def paragraph(doc: str | None) -> str:
-    """A docstring without its sections, one line per paragraph."""
-    whole = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", doc or "")[0]
-    return "\n\n".join(" ".join(part.split()) for part in whole.split("\n\n"))
-
-
-def _predicates() -> Iterator[Entry]:
-    shared = {rule.name for rule in PREDICATES}
-    for kind, rules in (
-        ("predicate", PREDICATES),
-        ("predicate before a merge", OWN_RULES),
-        ("predicate of Riak", tuple(rule for rule in RIAK_PREDICATES if rule.name not in shared)),
-    ):
-        for rule in rules:
-            passes = "in part" if rule.lasting else "yes" if rule.passes_with_time else "no"
-            disable = f"--disable-predicate {rule.name}" if rule.may_be_disabled else "not possible"
-            facts = (("passes with time", passes), ("to disable it", disable))
-            text = (paragraph(inspect.getdoc(rule.check)), f"Why: {rule.why}")
-            yield Entry(names=(rule.name,), kind=kind, text=text, facts=facts)
-
-
-def _phases() -> Iterator[Entry]:
-    for phase in Phase:
-        state = RunState(run="") if phase is Phase.PREPARING else RunState(run="", phase=phase)
-        facts = (
-            ("waits for", awaited(state)),
-            ("at most (`deadlines`)", limits.in_words(phase)),
-            ("allocation may be disabled", "yes" if phase in MAY_WAIT_WITHHELD else "no"),
-            ("next", ", ".join(each.value for each in Phase if each in RUN_STEPS[phase])),
-        )
-        yield Entry(names=(phase.value,), kind="phase of a run", text=(PHASES[phase],), facts=facts)
-    for node in NodePhase:
-        following = ", ".join(_following(node))
-        text = (NODE_PHASES[node],)
-        yield Entry(names=(node.value,), kind="phase of a node", text=text, facts=(("next", following),))
-
-
-def _following(node: NodePhase) -> Iterator[str]:
-    """The phases that may follow; those that a command leads to, with the command."""
-    commands = NODE_STEPS_BY_COMMAND.get(node, {})
-    for each in NodePhase:
-        if each in commands:
-            yield f"{each.value} (`{commands[each]}`)"
-        elif each in NODE_STEPS[node]:
-            yield each.value
-
-
-def _exit_codes() -> Iterator[Entry]:
-    for code in ExitCode:
-        meaning, then = EXIT_MEANINGS[code]
-        outcomes = tuple(outcome.value for outcome in Outcome if outcome.exit_code is code)
-        facts = (("outcome", ", ".join(outcomes) or "refused"), ("what to do", then))
-        names = (f"{code.value}", code.name, *outcomes)
-        yield Entry(names=names, kind=f"exit code, {code.name}", text=(meaning,), facts=facts)
-
-
-def _steps() -> Iterator[Entry]:
-    """The steps that a plan lists."""
-    texts = {name: paragraph(inspect.getdoc(action)) for action, name in ACTION_NAMES.items()}
-    texts |= {purpose.value: text for purpose, text in _PURPOSES.items()}
-    for name, text in texts.items():
-        yield Entry(names=(name,), kind="step of a run", text=(text,))
-
-
-def _checks() -> Iterator[Entry]:
-    for point, text in MEANINGS.items():
-        yield Entry(names=(point.value,), kind="check of a host", text=(text,))
-
-
-def _cluster_settings() -> Iterator[Entry]:
-    """Cluster settings that a run writes with the shipped playbook, if none of them was set before."""
-    policy = Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
-    view = SettingsView(
-        files={
-            settings.BANDWIDTH: "40mb",
-            settings.INITIAL_PRIMARIES: "4",
-            settings.CONCURRENT_RECOVERIES: "2",
-            settings.REBALANCE: "all",
-        }
-    )
-    moments = (
-        (Purpose.WITHHOLD, "while a node is down", settings.withhold_changes(view, policy)),
-        (Purpose.RAISE_LIMITS, "for the whole run", settings.limit_changes(view, policy)),
-    )
-    for purpose, moment, changes in moments:
-        for change in changes:
-            facts = (("during a run", f"{change.wanted} ({change.level.value}), {moment}"),)
-            text = ("A run changes it, and restores the original value, or its absence, at each level.",)
-            yield Entry(names=(change.key, purpose.value), kind="cluster setting", text=text, facts=facts)
-
-
-def _keys() -> Iterator[Entry]:
-    """Keys of files. A key with the same text in several files is one entry."""
-    files: dict[Key, list[str]] = {}
-    for key in keys():
-        files.setdefault(replace(key, file=""), []).append(key.file)
-    for key, names in files.items():
-        yield Entry(
-            names=(key.path, key.path.rpartition(".")[2]),
-            kind=f"key of {' and '.join(names)}",
-            text=(key.meaning,),
-            facts=(("takes", key.takes), ("default", key.default)),
-        )
 
 
 def _page(entry: Entry) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from docs.configuration import SchemaOf, json_schema
 from orchestrator.config.cluster import (
     ClusterFile,
     HostsFileSpec,
@@ -27,7 +28,6 @@ from orchestrator.config.lookup import Wanted, find, shipped, standard_places
 from orchestrator.config.playbook import Playbook, PlaybookSpec, check_playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.config.reaching import TlsSpec
-from orchestrator.config.reference import SchemaOf, json_schema
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.spec import Spec
 from orchestrator.config.yaml import KeyPath, parse, read
