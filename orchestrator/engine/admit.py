@@ -1,15 +1,16 @@
-"""Admission of stops: the predicates on a candidate and on a wave, holds, and calling off a wave.
+"""Admission: whether a run may begin, whether a wave may stop, holds, and calling off a wave.
 
 Predicates are about the cluster, or about a wave (one candidate, or the set of its nodes). A candidate that
 does not pass is skipped and the next one of its rank goes first; a predicate about the cluster holds the run.
 A hold has a limit: `deadlines.hold` for predicates, `deadlines.gate` for gates. The two are counted apart:
 predicates from the first one that is not met until all are met, gates from the first one that closed until
-all are open.
+all are open. What neither time nor the run itself makes pass is said before the first stop: the run does not
+begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,14 +18,15 @@ from orchestrator.engine import limits
 from orchestrator.engine.every_kind import why_not_ready
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.largest_safe import Unit
-from orchestrator.engine.predicates import Predicate, Question, hold_in_brief, holds
+from orchestrator.engine.predicates import Predicate, Question, aggregated, hold_in_brief, holds
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
+from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import machines_of, next_wave
 from orchestrator.holds import GATES_OPEN
 from orchestrator.model.action import SetReplicas
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import HELD_BY, Event, Hold, HoldsCleared
+from orchestrator.model.event import HELD_BY, Event, Hold, HoldsCleared, node_phase
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave, ZeroReplicas
@@ -35,6 +37,10 @@ HOLD_POLL_SECONDS: Final[Seconds] = 5.0
 
 DEPOOLED_SECONDS: Final[Seconds] = 30.0
 """How long a candidate waits out of service (`before_stop` ran) while its wave is held."""
+
+
+ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
+"""Predicates that are not met while a member is away."""
 
 
 # Asking ------------------------------------
@@ -214,7 +220,7 @@ def hosts_to_read(situation: Situation, names: Iterable[NodeName]) -> frozenset[
     return frozenset({*wanted, *read, *following[: _MORE * len(read)]})
 
 
-def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:
+def hosts_of_held(situation: Situation, wave: Wave) -> frozenset[NodeName]:
     """The nodes whose hosts a held run reads again: those of the wave, and those that were not ready."""
     question = question_of(situation, wave)
     not_ready = (name for name in situation.seen.hosts if any(why_not_ready(question, name)))
@@ -223,16 +229,13 @@ def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:
 
 # Holding ------------------------------------
 
-ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
-"""Predicates that are not met while a member is away."""
-
 
 def of_predicates(held: Iterable[Hold]) -> tuple[Hold, ...]:
     """Holds that are no gates: the journal has events of their own for gates."""
     return tuple(hold for hold in held if hold.predicate != GATES_OPEN)
 
 
-def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
+def hold_or_stand_down(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     """Wait with allocation enabled, up to a limit; stand down at once when only the operator can help."""
     state = situation.state
     news = unrecorded(situation, refused)
@@ -243,7 +246,7 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     hopeless = not may_clear and any(hold.predicate in lasting for hold in refused)
     if situation.readable and state.untouched and hopeless:
         return stand_down(state, HELD_BY + first, Outcome.HELD, *news)
-    late = overdue(situation, refused)
+    late = held_too_long(situation, refused)
     if late is not None:
         return stand_down(state, late, limits.HOLD.ends, *news)
     only_gates = refused and not of_predicates(refused)
@@ -263,7 +266,7 @@ def unrecorded(situation: Situation, refused: tuple[Hold, ...]) -> tuple[Event, 
     return (*new, *news, *((HoldsCleared(but_gates=True),) if cleared else ()))
 
 
-def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
+def held_too_long(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     """Why the run no longer waits; None while it may wait."""
     lease = situation.seen.lease
     if isinstance(lease, LeaseView) and lease.gone:
@@ -280,7 +283,7 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     return f"{too_long}; now held by {hold_in_brief(refused[0])}" if too_long and refused else too_long
 
 
-def let_go(situation: Situation) -> tuple[Event, ...]:
+def cleared(situation: Situation) -> tuple[Event, ...]:
     """The events when nothing holds any more."""
     news = gate_news(situation.state, situation.seen)
     return (*news, HoldsCleared()) if of_predicates(situation.state.in_phase.holds) else news
@@ -334,3 +337,86 @@ def failed_and_absent(situation: Situation) -> Decision | None:
         return None
     failed = situation.state.nodes_in(NodePhase.FAILED)
     return failed_before(situation, [node for node in failed if situation.member(node.name) is None])
+
+
+# Beginning ------------------------------------
+
+
+def has_not_begun(state: RunState) -> bool:
+    """Whether no process of the run has stopped a node: also when resumed, it begins only if it can finish.
+
+    A run that restores what another one left began with that one.
+    """
+    stopped = any(node.stopped_at is not None for node in state.nodes.values())
+    return state.begun.repairs is None and state.untouched and not (state.waves_begun or stopped)
+
+
+def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
+    """Holds on planned nodes that waiting cannot clear. A run that cannot finish does not begin.
+
+    While a member is away, its return may clear any of them. The result is then empty, and the run waits.
+    """
+    waves, lasting = tuple(_planned_waves(situation)), _lasting(situation)
+    absence = tuple(rule for rule in situation.kind.predicates if rule.name in ABSENCE)
+    if any(holds(absence, question_of(situation, wave)) for wave in waves):
+        return ()
+    return aggregated(hold for wave in waves for hold in _whole_or_in_parts(situation, lasting, wave))
+
+
+def _whole_or_in_parts(situation: Situation, rules: tuple[Predicate, ...], wave: Wave) -> Iterator[Hold]:
+    """The holds on the cluster, and those on nodes and machines of the wave that may not go even alone."""
+    held = {hold.predicate: hold for hold in refusals(situation, rules, wave)}
+    named = {*held, *(name for hold in held.values() for name in hold.also)}
+    about_wave = tuple(rule for rule in rules if rule.about_wave and rule.name in named)
+    of_wave = {rule.name for rule in about_wave}
+    yield from (hold for name, hold in held.items() if name not in of_wave)
+    for unit in _held_alone(situation, about_wave, wave):
+        yield from refusals(situation, about_wave, unit)
+
+
+def _held_alone(situation: Situation, rules: tuple[Predicate, ...], wave: Wave) -> Iterator[Wave]:
+    """The nodes and machines of a held wave that may not go even alone; others may in smaller waves."""
+    if holds(rules, question_of(situation, wave)):
+        shared = {name for machine in wave.machines for name in machine}
+        for unit in (*wave.machines, *((name,) for name in wave.nodes if name not in shared)):
+            alone = replace(wave, nodes=unit, machines=(unit,) if unit in wave.machines else ())
+            if holds(rules, question_of(situation, alone)):
+                yield alone
+
+
+def _lasting(situation: Situation) -> tuple[Predicate, ...]:
+    """The predicates with those of their refusals that neither time nor the run itself makes pass."""
+    rules = [rule for rule in situation.kind.predicates if rule.name not in cured(situation)]
+    return tuple(
+        replace(rule, check=rule.lasting) if rule.lasting else rule
+        for rule in rules
+        if rule.lasting or not rule.passes_with_time
+    )
+
+
+def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
+    """`--begin-anyway`: the steps of the nodes that are held at planning; none if all may go."""
+    rules = tuple(rule for rule in _lasting(situation) if rule.about_wave)
+    steps: list[Event] = []
+    for unit in (unit for wave in _planned_waves(situation) for unit in _held_alone(situation, rules, wave)):
+        # Of a machine those that may not go alone; where each might, all of them.
+        for held in (*_held_alone(situation, rules, replace(unit, machines=())),) or (unit,):
+            why = f"held at planning by {hold_in_brief(holds(rules, question_of(situation, held))[0])}"
+            steps += [node_phase(name, NodePhase.PENDING, NodePhase.SKIPPED, why=why) for name in held.nodes]
+    return tuple(steps)
+
+
+def _planned_waves(situation: Situation) -> Iterator[Wave]:
+    """The waves of the plan that was shown, then what is pending beside it, machine by machine.
+
+    A plan ends at the pause that was asked for, so it may leave out most of the nodes.
+    """
+    state, machines = situation.state, pending_machines(situation)
+    pending = [node.name for node in state.nodes_in(NodePhase.PENDING)]
+    left = set(pending)
+    for number, group in enumerate((*state.begun.planned, *machines, *zip(pending, strict=True)), start=1):
+        nodes = tuple(name for name in group if name in left)
+        left.difference_update(nodes)
+        if nodes:
+            together = tuple(machine for machine in machines if set(machine) <= set(nodes))
+            yield Wave(number=number, nodes=nodes, machines=together)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine import admit, beginning, changes, recover
+from orchestrator.engine import admit, changes, recover
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.grid import Move, Sight
 from orchestrator.engine.node import is_next, next_to
@@ -100,7 +100,7 @@ def unfit_to_begin(situation: Situation) -> Decision | None:
     refused = admit.refusals(situation, fundamental, wave)
     if not refused:
         return None
-    return admit.failed_and_absent(situation) or admit.held(situation, refused)
+    return admit.failed_and_absent(situation) or admit.hold_or_stand_down(situation, refused)
 
 
 def record_baseline(situation: Situation) -> Decision | None:
@@ -155,14 +155,14 @@ def finish_outside(situation: Situation) -> Decision | None:
 def cannot_begin(situation: Situation) -> Decision | None:
     """A run that cannot finish does not begin: all holds that waiting cannot clear are reported at once."""
     state = situation.state
-    if not situation.readable or not situation.fresh or not beginning.has_not_begun(state):
+    if not situation.readable or not situation.fresh or not admit.has_not_begun(state):
         return None
     if situation.unread_for_now:
         return None  # it holds like any reading that failed
     if situation.policy.begin_anyway:
-        skipped = beginning.skipped_at_planning(situation)
+        skipped = admit.skipped_at_planning(situation)
         return note(*skipped) if skipped else None
-    lasting = beginning.cannot_finish(situation)
+    lasting = admit.cannot_finish(situation)
     if not lasting:
         return None
     more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""
@@ -207,10 +207,10 @@ def admit_wave(situation: Situation) -> Decision:
         return recover.stand_down_for(situation, failed)
     if blocked or view is None:
         held = _not_admitted(situation, view, wave, refused)
-        return replace(held, hosts=admit.hosts_again(situation, wave))
+        return replace(held, hosts=admit.hosts_of_held(situation, wave))
     called_off = admit.called_off(situation)
     if called_off:
-        return replace(called_off, hosts=admit.hosts_again(situation, wave))
+        return replace(called_off, hosts=admit.hosts_of_held(situation, wave))
     unread = frozenset() if state.waves_begun else admit.hosts_to_read(situation, (n.name for n in pending))
     if unread:
         return Decision(hosts=unread)
@@ -231,7 +231,7 @@ def _not_admitted(
         retrying = recover.retry_given_up(situation, tuple(view.not_started))
         if retrying is not None and any(hold.predicate == "no_worse_than_baseline" for hold in refused):
             return retrying
-    return admit.failed_and_absent(situation) or admit.held(situation, refused)
+    return admit.failed_and_absent(situation) or admit.hold_or_stand_down(situation, refused)
 
 
 def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
@@ -284,7 +284,7 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
 def _disable(situation: Situation, wave: Wave) -> Decision:
     """The wave is admitted: its `before_stop` hooks, then allocation."""
     state = situation.state
-    events: list[Event] = [*admit.let_go(situation)]
+    events: list[Event] = [*admit.cleared(situation)]
     if state.wave != wave:
         members = [node for name in wave.nodes if (node := situation.member(name))]
         lives = {node.name: node.incarnation for node in members}

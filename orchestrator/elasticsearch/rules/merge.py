@@ -27,8 +27,7 @@ from orchestrator.elasticsearch.rules.merge_rules import (
 )
 from orchestrator.elasticsearch.rules.recovery import missing_beyond_baseline
 from orchestrator.engine import ending, limits
-from orchestrator.engine.admit import let_go, overdue, unrecorded
-from orchestrator.engine.beginning import cannot_finish
+from orchestrator.engine.admit import cannot_finish, cleared, held_too_long, unrecorded
 from orchestrator.engine.kind import Row
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.predicates import Question, hold_in_brief, holds
@@ -244,7 +243,7 @@ def merging(situation: Situation) -> Decision:
         again = "a second reading of what is written"
         return wait(situation.now, again, seconds=_WRITES_SECONDS - looked)
     if not pending and not merges:
-        return note(*let_go(situation), run_phase(state.phase, Phase.MERGED))
+        return note(*cleared(situation), run_phase(state.phase, Phase.MERGED))
     return _begin(situation, bulk, policy, pending)
 
 
@@ -407,7 +406,7 @@ def _ask_for(situation: Situation, index: BulkIndex, policy: MergePolicy) -> Dec
         bytes=index.bytes,
         found=index.under_way,
     )
-    events = (*let_go(situation), *_warnings(situation, index), begun)
+    events = (*cleared(situation), *_warnings(situation, index), begun)
     if index.under_way:
         return note(*events)
     return act(_merge(index.name, index.uuid, policy), events=events)
@@ -480,7 +479,7 @@ def _held(
         lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
         lasting |= {hold.predicate for hold in cannot_finish(situation)}
         stays = next((hold for hold in refused if hold.predicate in lasting), None)
-        over = overdue(situation, refused) if stays is None else HELD_BY + hold_in_brief(stays)
+        over = held_too_long(situation, refused) if stays is None else HELD_BY + hold_in_brief(stays)
         if over is not None:
             # The reason of the one that was lost has the hold: it is not recorded beside it.
             return stand_down(state, over + left, Outcome.HELD, *(() if again else news))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.elasticsearch.rules.settings import EXCLUSIONS
-from orchestrator.engine import admit, beginning
+from orchestrator.engine import admit
 from orchestrator.engine.gates import closed_gates, gate_news, gates_passed
 from orchestrator.engine.memory import Absence
 from orchestrator.engine.merge_state import MergeProgress, Merging
@@ -78,7 +78,7 @@ def _situation(world: World, planned: tuple[tuple[NodeName, ...], ...] = (), **c
 
 
 def _skipped(situation: Situation) -> list[str]:
-    steps = beginning.skipped_at_planning(situation)
+    steps = admit.skipped_at_planning(situation)
     return sorted(str(step.node) for step in steps if isinstance(step, PhaseEntered) and step.to == "skipped")
 
 
@@ -91,11 +91,11 @@ def test_a_wave_that_cannot_finish_is_named_before_any_begins() -> None:
     While a member is away nothing is said never to pass.
     """
     held = _situation(_bare("es2", "es6"))
-    (hold,) = [one for one in beginning.cannot_finish(held) if one.predicate == "zero_replica_indices"]
+    (hold,) = [one for one in admit.cannot_finish(held) if one.predicate == "zero_replica_indices"]
     assert (hold.count, set(hold.subjects)) == (2, {"index bare-es2", "index bare-es6"})
     without = tuple(node for node in view_of(held).nodes if node.name != ES6)
     away = replace(held, seen=replace(held.seen, cluster=replace(view_of(held), nodes=without)))
-    assert beginning.cannot_finish(away) == beginning.cannot_finish(_situation(cluster(6))) == ()
+    assert admit.cannot_finish(away) == admit.cannot_finish(_situation(cluster(6))) == ()
 
 
 def test_a_wave_that_may_go_in_parts_bars_no_beginning() -> None:
@@ -105,14 +105,14 @@ def test_a_wave_that_may_go_in_parts_bars_no_beginning() -> None:
     zones: dict[str, Any] = {"strategy": Strategy.ZONE, "max_unavailable": 2}
     situation = _situation(world, PAIRS[:1], **zones)
     assert admit.against_wave(situation, Wave(number=1, nodes=PAIRS[0])), "together they may not"
-    assert (beginning.cannot_finish(situation), _skipped(situation)) == ((), [])
+    assert (admit.cannot_finish(situation), _skipped(situation)) == ((), [])
     world.add_index("bare", replicas=0, places=["es4"])
     held = _situation(world, PAIRS[:1], **zones)
-    assert {hold.predicate for hold in beginning.cannot_finish(held)} == {"zero_replica_indices"}
+    assert {hold.predicate for hold in admit.cannot_finish(held)} == {"zero_replica_indices"}
     assert _skipped(held) == ["es4"]
     for attribute in ("_name", "_id", "_ip", "_publish_ip", "_host_ip", "_host", "zone"):
         world.set(Level.PERSISTENT, f"{EXCLUSIONS}{attribute}", "*")
-    found = beginning.cannot_finish(_situation(world, PAIRS, **zones))
+    found = admit.cannot_finish(_situation(world, PAIRS, **zones))
     counts = {hold.predicate: (hold.count, len(hold.subjects)) for hold in found}
     assert counts["no_other_maintenance"] == (6, 5), "the same against every wave; `_id` has no *"
 
