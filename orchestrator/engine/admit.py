@@ -249,10 +249,8 @@ def hold_or_stand_down(situation: Situation, refused: tuple[Hold, ...]) -> Decis
     late = held_too_long(situation, refused)
     if late is not None:
         return stand_down(state, late, limits.HOLD.ends, *news)
-    only_gates = refused and not of_predicates(refused)
-    gates = f"{_gates(refused)} to open: {refused[0].evidence}" if only_gates else None
-    awaited = gates or f"every predicate to pass: {first}"
-    return wait(situation.now, awaited, seconds=HOLD_POLL_SECONDS, holds=refused, events=news)
+    what = "" if refused else f"every predicate to pass: {first}"
+    return wait(situation.now, what, seconds=HOLD_POLL_SECONDS, holds=refused, events=news)
 
 
 def unrecorded(situation: Situation, refused: tuple[Hold, ...]) -> tuple[Event, ...]:
@@ -287,11 +285,6 @@ def cleared(situation: Situation) -> tuple[Event, ...]:
     """The events when nothing holds any more."""
     news = gate_news(situation.state, situation.seen)
     return (*news, HoldsCleared()) if of_predicates(situation.state.in_phase.holds) else news
-
-
-def _gates(closed: tuple[Hold, ...]) -> str:
-    subjects = [name for hold in closed for name in hold.subjects]
-    return f"gate {subjects[0]}" if len(subjects) == 1 else f"gates {', '.join(subjects)}"
 
 
 # Calling off ------------------------------------

@@ -14,6 +14,7 @@ from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark, No
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import Decision, Situation, members_awaited, note, stand_down, wait
 from orchestrator.engine.state import RunState
+from orchestrator.formats import listed
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunFinished, StoodDown, run_phase
 from orchestrator.model.observation import MasterElected, ServiceState
@@ -58,7 +59,7 @@ def lost_stop_awaited(situation: Situation) -> Decision | None:
     lost = late_stop.awaited(situation)
     if not lost:
         return None
-    what = f"a stop of {', '.join(lost)} whose connection was lost and which may still be done"
+    what = f"a stop of {listed(lost)} whose connection was lost and which may still be done"
     return wait(situation.now, what, services=lost)
 
 
@@ -101,7 +102,7 @@ def await_nodes(situation: Situation) -> Decision | None:
         return None
     return wait(
         situation.now,
-        f"{', '.join(awaited)} to be back",
+        f"{listed(awaited)} to be back",
         seconds=1.0,
         services=awaited,
         cluster=members_awaited(situation),
@@ -136,7 +137,7 @@ def await_starts(situation: Situation) -> Decision | None:
     starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
     if not starting or withheld_too_long(situation) is not None or changes.restore_all(situation) is not None:
         return None
-    return wait(situation.now, f"{', '.join(starting)} to be back", seconds=1.0, services=starting)
+    return wait(situation.now, f"{listed(starting)} to be back", seconds=1.0, services=starting)
 
 
 def undo(situation: Situation) -> Decision | None:
@@ -152,7 +153,7 @@ def _undo(situation: Situation, *, late: bool) -> Decision | None:
     if hooks is not None:
         return hooks
     unseen = [node.name for node in owing if node not in seen]
-    return wait(situation.now, f"{', '.join(unseen)} to be back", seconds=1.0) if unseen else None
+    return wait(situation.now, f"{listed(unseen)} to be back", seconds=1.0) if unseen else None
 
 
 def _is_late(situation: Situation) -> bool:

@@ -39,6 +39,7 @@ from orchestrator.engine.situation import (
 from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.engine.work import one_a_machine
 from orchestrator.errors import SafetyViolation
+from orchestrator.formats import listed
 from orchestrator.model.action import Purpose, StopNode
 from orchestrator.model.cluster import NodeName, ShardCopy
 from orchestrator.model.event import (
@@ -352,11 +353,9 @@ def _runs(situation: Situation, node: NodeProgress) -> bool:
 def await_services(situation: Situation) -> Decision:
     """Listen to the hosts of the wave; once one starts, to the cluster as well."""
     nodes = _touched(situation.state)
-    phases = sorted({f"{node.name} {node.phase.value}" for node in nodes})
     starting = any(node.phase is NodePhase.STARTING for node in nodes)
     return wait(
         situation.now,
-        f"services: {', '.join(phases)}",
         services=[node.name for node in nodes],
         cluster=members_awaited(situation) if starting else None,
     )
@@ -397,15 +396,17 @@ def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, 
 
 def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeName, str]) -> Decision:
     state, now, late = situation.state, situation.now, situation.over(limits.REJOIN)
-    lack = [f"{name} ({what})" for name, what in lacking.items()]
-    names = ", ".join([*away, *lack]) or "a reading that is not stale"
+    named = [*away, *(f"{name} ({what})" for name, what in lacking.items())] or [
+        "a reading that is not stale"
+    ]
+    names = ", ".join(named)
     if late is not None:
         reason = f"{names}: not back in the cluster within {late:.0f} s"
         return stand_down(state, reason, limits.REJOIN.ends, overdue=[*away, *lacking])
     broken = (GoodReading(count=0, why=f"{names} not back"),) if state.in_phase.good_readings else ()
     return wait(
         now,
-        f"{names} to rejoin",
+        f"{listed(named)} to rejoin",
         seconds=1.0,
         services=away,
         cluster=members_awaited(situation),
@@ -486,8 +487,7 @@ def _recovering(
     if missing is None or view is None:
         return wait(now, "a reading of the cluster", seconds=1.0, events=broken)
     if absent:
-        names = ", ".join(absent)
-        return wait(now, f"{names} to be back", seconds=1.0, services=absent, events=broken)
+        return wait(now, f"{listed(absent)} to be back", seconds=1.0, services=absent, events=broken)
     if unsettled:
         return _unsettled(situation, view, unsettled, broken)
     retrying = recover.retry_given_up(situation, missing)
@@ -519,13 +519,13 @@ def finish_wave(situation: Situation) -> Decision:
     """The wave is back: its hooks, its figures, then the next wave or the end."""
     state, now = situation.state, situation.now
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
-    away = ", ".join(node.name for node in nodes if not is_next(Move.FINISH, situation, node))
+    away = [node.name for node in nodes if not is_next(Move.FINISH, situation, node)]
     if away:
         late = situation.over(limits.SEEN_AGAIN)
         if late is not None:
-            reason = f"{away}: not seen in the cluster for {late:.0f} s"
+            reason = f"{', '.join(away)}: not seen in the cluster for {late:.0f} s"
             return stand_down(state, reason, limits.SEEN_AGAIN.ends)
-        return wait(now, f"{away} to be back", seconds=1.0)
+        return wait(now, f"{listed(away)} to be back", seconds=1.0)
     wave, onwards = state.wave, run_phase(state.phase, Phase.GATED)
     finished = (WaveFinished(number=wave.number, seconds=now - state.wave_since),) if wave else ()
     return recover.finish_with_hooks(situation, nodes, *finished, onwards=(onwards,))

@@ -262,7 +262,7 @@ def pause_after(waited: Seconds) -> Seconds:
 
 def wait(
     now: Instant,
-    for_people: str,
+    for_people: str = "",
     *,
     seconds: Seconds = POLL_SECONDS,
     cluster: ClusterWatch | None = None,
@@ -270,7 +270,7 @@ def wait(
     holds: tuple[Hold, ...] = (),
     events: tuple[Event, ...] = (),
 ) -> Decision:
-    """Listen at most so long, then look again."""
+    """Listen at most so long, then look again; `for_people` is that of the `Watch`."""
     watch = Watch(until=now + seconds, cluster=cluster, services=frozenset(services), for_people=for_people)
     return Decision(events=events, holds=holds, watch=watch)
 

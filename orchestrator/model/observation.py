@@ -51,7 +51,7 @@ class Watch:
     until: Instant
     cluster: ClusterWatch | None = None
     services: frozenset[NodeName] = frozenset()  # nodes whose service wakes the loop when its state changes
-    for_people: str = ""  # description of the wait, for the views
+    for_people: str = ""  # what is waited for, if that is more than the phase says
 
 
 Members = Mapping[NodeName, Node]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
-from orchestrator.model.event import Record
+from orchestrator.model.event import ClusterSampled, Record
+from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.runs.connection import Connection, RunJournal, Watched
@@ -18,7 +19,7 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.runtime.sampling import no_samples
 from orchestrator.runtime.signals import strongest
-from orchestrator.view.progress import ListeningCluster
+from orchestrator.view.progress import NOTHING_SEEN
 from orchestrator.view.text import counted
 
 
@@ -59,22 +60,28 @@ def drive(attempt: Attempt) -> RunState:
     """Work on the run until it has ended; its last state."""
     process, ports, begun = attempt.connection.process, attempt.connection.ports, attempt.state.begun
     kind = begun.policy.kind
-    listening = ListeningCluster(ports.cluster, process.clock.now)
+    sample, seen = no_samples if kind is Kind.RIAK else process.sampler(), NOTHING_SEEN
+
+    def read(observation: Observation) -> Sequence[ClusterSampled]:
+        nonlocal seen
+        seen = seen.after(observation)
+        return sample(observation)
+
     with ExitStack() as stack:
         enter = stack.enter_context
-        watched = Watched(kind=kind, past=attempt.past, seen=lambda: listening.seen)
+        watched = Watched(kind=kind, past=attempt.past, seen=lambda: seen)
         reporter = enter(process.reporter(watched))
         around = surrounded(reporter, attempt.connection, begun.policy, attempt.state.run, attempt.past)
         reporter = around or reporter
         reporter.events(attempt.begun)
         hosts = ports.hosts(begun.addresses, begun.data_paths)
-        listener = enter(process.background.listen(listening, hosts))
+        listener = enter(process.background.listen(ports.cluster, hosts))
         left = enter(process.background.left_requests(attempt.journal))
         own = enter(process.requests(lambda: loop.state))
         loop = Loop(
             attempt.state,
             Ports(
-                cluster=listening,
+                cluster=ports.cluster,
                 hosts=hosts,
                 lease=attempt.lease,
                 journal=attempt.journal,
@@ -82,7 +89,7 @@ def drive(attempt: Attempt) -> RunState:
                 listener=listener,
                 reporter=reporter,
                 gates=ports.gates(begun.policy.gates),
-                sample=no_samples if kind is Kind.RIAK else process.sampler(),
+                sample=read,
                 around=around,
             ),
             asked=strongest(own, left),

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from orchestrator.engine.left_over import LeftOver
 from orchestrator.engine.limits import nearest
 from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import ActionResult, ClusterAction
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold
-from orchestrator.model.merging import BulkView
-from orchestrator.model.observation import ClusterWatch, HealthView, Look, Recovery
+from orchestrator.model.observation import HealthView, Observation, Recovery
 from orchestrator.model.phase import VERSION, NodePhase, Phase
-from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
-from orchestrator.ports import ClusterPort, ClusterReadings
+from orchestrator.model.reading import Instant, Unknown
+from orchestrator.untrusted import one_line
 from orchestrator.view.host_words import AccessLost, Silent, access_lost, silences
 from orchestrator.view.phrases import awaited
 from orchestrator.view.text import counted, duration, listed, setting
 
-_SHORT = 90
-"""Characters of an engine's description of a wait that are still shown as they are."""
+_LONGEST = 200
+"""Characters of what a wait is for: what a cluster or a host said may be in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +63,10 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
     if decision is not None and decision.watch is None and not holds:
         return None
     said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
-    since = _holding_since(state) if holds else state.in_phase.since
-    # The engine names every node of a wave; the phase has a short form. Holds are shown with their evidence.
-    short = said and len(said) <= _SHORT and not holds and state.phase is not Phase.DOWN
-    what = said if short else awaited(state)
     return Wait(
-        awaited=what,
+        awaited=one_line(said, _LONGEST) or awaited(state),
         holds=holds,
-        since=since,
+        since=_holding_since(state) if holds else state.in_phase.since,
         until=nearest(state, now),
         silent=silences(state, now),
         refused=access_lost(state, now),
@@ -196,57 +189,14 @@ class Seen:
     health: HealthView | None = None
     health_at: Instant = 0.0  # when `health` was read
 
+    def after(self, seen: Observation) -> Seen:
+        """These, with what this reading has of them. They are replaced as a whole, for another thread."""
+        found = self
+        if not isinstance(seen.recoveries, Unknown):
+            found = replace(found, recoveries=seen.recoveries, recoveries_at=seen.at)
+        if not isinstance(seen.health, Unknown):
+            found = replace(found, health=seen.health, health_at=seen.at)
+        return found
+
 
 NOTHING_SEEN = Seen()
-
-
-class ListeningCluster:
-    """A `ClusterPort` that passes everything on and keeps the latest recoveries and health.
-
-    Readings are replaced as a whole, so that another thread may read `seen`.
-    """
-
-    def __init__(self, port: ClusterPort, now: Callable[[], Instant]) -> None:
-        self._port = port
-        self._now = now
-        self._recoveries: tuple[tuple[Recovery, ...] | None, Instant] = (None, 0.0)
-        self._health: tuple[HealthView | None, Instant] = (None, 0.0)
-
-    @property
-    def seen(self) -> Seen:
-        """The latest readings."""
-        (recoveries, recoveries_at), (health, health_at) = self._recoveries, self._health
-        return Seen(recoveries=recoveries, recoveries_at=recoveries_at, health=health, health_at=health_at)
-
-    def observe(self, look: Collection[Look]) -> ClusterReadings:
-        """Read the cluster, and keep the readings that show the progress of recovery."""
-        readings = self._port.observe(look)
-        if not isinstance(readings.recoveries, Unknown):
-            self._recoveries = (readings.recoveries, self._now())
-        if not isinstance(readings.health, Unknown):
-            self._health = (readings.health, self._now())
-        return readings
-
-    def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
-        """Pass on."""
-        return self._port.bulk(uuids)
-
-    def perform(self, action: ClusterAction) -> ActionResult:
-        """Pass on."""
-        return self._port.perform(action)
-
-    def describe(self, action: ClusterAction) -> str:
-        """Pass on."""
-        return self._port.describe(action)
-
-    def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
-        """Pass on."""
-        return self._port.watch(watch, timeout)
-
-    def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Pass on."""
-        self._port.avoid(nodes)
-
-    def close(self) -> None:
-        """Pass on."""
-        self._port.close()

@@ -483,8 +483,7 @@ def _held(
         if over is not None:
             # The reason of the one that was lost has the hold: it is not recorded beside it.
             return stand_down(state, over + left, Outcome.HELD, *(() if again else news))
-    what = f"what holds the merge: {hold_in_brief(refused[0])}"
-    return wait(situation.now, what, seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
+    return wait(situation.now, seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
 
 
 def _waiting(situation: Situation, bulk: BulkView, policy: MergePolicy, before: str = "") -> Decision:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, TextIO
 
 import pytest
@@ -37,17 +36,16 @@ from orchestrator.model.event import (
     node_phase,
     run_phase,
 )
-from orchestrator.model.observation import Level, Look, Watch
+from orchestrator.model.observation import Level, Observation, Watch
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.model.reading import Unknown
-from orchestrator.ports import ClusterReadings
 from orchestrator.view.feed import Feed
 from orchestrator.view.live import LiveReporter, wants_live
 from orchestrator.view.model import Screen, recovery_of, screen_of, seconds_left
 from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
-from orchestrator.view.progress import ListeningCluster, Seen
+from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.reporters import LineReporter
 from tests.cli.console import Terminal
 from tests.unit.view import samples
@@ -201,16 +199,15 @@ def test_the_estimate_goes_by_the_pace_then_by_the_plan() -> None:
     assert seconds_left(samples.ended_state(), pace, now=now) is None
 
 
-def test_listening_keeps_the_last_reading_that_was_one() -> None:
+def test_the_last_reading_that_was_one_is_kept() -> None:
     seen = samples.seen_recovering()
-    first = ClusterReadings(recoveries=seen.recoveries, health=seen.health)
-    second = ClusterReadings(recoveries=Unknown(reason="timed out"))
-    answers = [first, second]
-    port: Any = SimpleNamespace(observe=lambda _look: answers.pop(0))
-    listening = ListeningCluster(port, lambda: samples.t0)
-    assert listening.observe({Look.HEALTH}) is first
-    assert listening.observe({Look.HEALTH}) is second
-    assert (listening.seen.recoveries, listening.seen.health) == (seen.recoveries, seen.health)
+    assert seen.recoveries is not None
+    assert seen.health is not None
+    first = Observation(at=samples.t0, recoveries=seen.recoveries, health=seen.health)
+    second = Observation(at=samples.t0 + 5, recoveries=Unknown(reason="timed out"))
+    assert NOTHING_SEEN.after(first).after(second) == replace(
+        seen, recoveries_at=samples.t0, health_at=samples.t0
+    )
 
 
 def test_who_gets_the_live_view() -> None:
