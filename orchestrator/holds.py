@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 GATES_OPEN: Final = "gates_open"
 """The predicate that a closed gate does not meet."""
+_NAMED: Final = 3
+"""Subjects of a hold that are named where one evidence is enough; it is of the first."""
 
 Said = TypeVar("Said")
 _Key: TypeAlias = tuple[str, str]
+
+
+def in_words(predicate: str, subjects: Sequence[str], count: int, evidence: str) -> str:
+    """A hold in one line: `predicate (subject and 2 more): evidence`; `count` is of all its subjects."""
+    named = subjects[:_NAMED]
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"{predicate} ({', '.join(named)}{more}): {evidence}"
+
+
+def public_in_words(hold: Mapping[str, Any]) -> str:
+    """The same of a hold in `--output json`."""
+    subjects, count = hold.get("subjects") or [str(hold.get("subject"))], int(hold.get("count", 1))
+    return in_words(str(hold.get("predicate")), subjects, count, str(hold.get("evidence")))
 
 
 @dataclass(slots=True, kw_only=True)

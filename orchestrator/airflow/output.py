@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Final, assert_never
 
 from orchestrator.errors import ExitCode
+from orchestrator.holds import public_in_words
 from orchestrator.next_command import next_command
 
 
@@ -131,7 +132,7 @@ def _said(ending: Ending) -> Iterator[str]:
         yield str(summary["message"])
     for hold in _listed(summary, "holds"):
         if isinstance(hold, dict):
-            yield f"held by {hold.get('predicate')} ({hold.get('subject')}): {hold.get('evidence')}"
+            yield f"held by {public_in_words(hold)}"
     for item in _listed(summary, "left"):
         yield f"NOT RESTORED: {item}"
 

@@ -26,7 +26,7 @@ from orchestrator.engine.waves import machines_of, next_wave
 from orchestrator.holds import GATES_OPEN
 from orchestrator.model.action import SetReplicas
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import HELD_BY, Event, Hold, HoldsCleared, node_phase
+from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave, ZeroReplicas
@@ -245,7 +245,7 @@ def hold_or_stand_down(situation: Situation, refused: tuple[Hold, ...]) -> Decis
     may_clear = away or situation.unread_for_now
     hopeless = not may_clear and any(hold.predicate in lasting for hold in refused)
     if situation.readable and state.untouched and hopeless:
-        return stand_down(state, HELD_BY + first, Outcome.HELD, *news)
+        return stand_down(state, f"held by {first}", Outcome.HELD, *news, names_hold=True)
     late = held_too_long(situation, refused)
     if late is not None:
         return stand_down(state, late, limits.HOLD.ends, *news)

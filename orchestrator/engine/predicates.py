@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from orchestrator.engine.state import RunState
+from orchestrator.holds import in_words
 from orchestrator.model.event import Hold
 from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import Observation
@@ -200,9 +201,7 @@ def hold_in_words(hold: Hold, shown: Callable[[str], str] = str) -> str:
         said = [f"{', '.join(map(shown, names))}: {shown(reason)}" for reason, names in reasons.items()]
         said += [f"and {hold.count - len(hold.subjects)} more"] if hold.count > len(hold.subjects) else []
         return f"{hold.predicate}: {'; '.join(said)}"
-    named = [shown(subject) for subject in hold.subjects[:_NAMED]]
-    more = f" and {hold.count - len(named)} more" if hold.count > len(named) else ""
-    return f"{hold.predicate} ({', '.join(named)}{more}): {shown(hold.evidence)}"
+    return in_words(hold.predicate, [*map(shown, hold.subjects)], hold.count, shown(hold.evidence))
 
 
 def hold_in_brief(hold: Hold) -> str:
@@ -215,9 +214,6 @@ def hold_by_name(hold: Hold) -> str:
     more = f" and {hold.count - 1} more" if hold.count > 1 else ""
     return f"{hold.predicate} ({hold.subject}{more})"
 
-
-_NAMED: Final = 3
-"""Subjects of a hold that are named where one evidence is enough; it is of the first."""
 
 Name = TypeVar("Name", bound=str)
 

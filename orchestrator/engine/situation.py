@@ -283,14 +283,22 @@ def stand_down(
     overdue: Iterable[NodeName] = (),
     failed: Iterable[NodeName] = (),
     hook_on: NodeName | None = None,
+    names_hold: bool = False,
+    never_began: bool = False,
 ) -> Decision:
     """Stop safely: nodes are brought up, settings restored, and the run can be resumed.
 
     Nodes that are `overdue` are not waited for any more. What the reason speaks of (nodes that `failed`, a
-    hook) is not said again at the end of the run.
+    hook, a hold) is not said again at the end of the run.
     """
     why = StandingDown(
-        reason=reason, outcome=outcome, overdue=tuple(overdue), failed=tuple(failed), hook_on=hook_on
+        reason=reason,
+        outcome=outcome,
+        overdue=tuple(overdue),
+        failed=tuple(failed),
+        hook_on=hook_on,
+        names_hold=names_hold,
+        never_began=never_began,
     )
     return note(
         *events,

@@ -167,7 +167,7 @@ def cannot_begin(situation: Situation) -> Decision | None:
         return None
     more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""
     reason = f"{COULD_NOT_FINISH}: {hold_in_words(lasting[0])}{more}"
-    return stand_down(state, reason, Outcome.HELD, *admit.of_predicates(lasting))
+    return stand_down(state, reason, Outcome.HELD, *admit.of_predicates(lasting), never_began=True)
 
 
 def await_doubt(situation: Situation) -> Decision | None:

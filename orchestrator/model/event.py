@@ -639,11 +639,8 @@ class Requested(Remembered):
     event: Literal["requested"] = "requested"
 
 
-HELD_BY: Final = "held by "
-"""The beginning of the reason of a run that ends because of a hold; the first words of the hold follow."""
-
 COULD_NOT_FINISH: Final = "it could not finish, so it does not begin"
-"""The same of a run that does not begin."""
+"""The reason of a run that does not begin; what holds it follows."""
 
 
 def asked_to_stop(by: str) -> str:
@@ -662,17 +659,9 @@ class StandingDown(Remembered):
     overdue: tuple[NodeName, ...] = ()
     failed: tuple[NodeName, ...] = ()  # nodes of whose failure the reason speaks
     hook_on: NodeName | None = None  # the node whose `after_recovery` hook failed, if that is the reason
+    names_hold: bool = False  # the reason is a hold alone; an event of its own has all its evidence
+    never_began: bool = False  # the run does not begin, since waiting cannot clear what holds it
     event: Literal["standing_down"] = "standing_down"
-
-    @property
-    def names_hold(self) -> bool:
-        """Whether the reason is a hold alone, which has an event of its own with all its evidence."""
-        return self.reason.startswith(HELD_BY)
-
-    @property
-    def never_began(self) -> bool:
-        """Whether the run does not begin, since waiting cannot clear what holds it."""
-        return self.reason.startswith(COULD_NOT_FINISH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,7 @@ class Summary:
     not_upgraded: tuple[NodeName, ...] = ()  # nodes that still need it, or a step of it
     start_failures: tuple[StartFailed, ...] = ()  # why nodes did not start
     refused: bool = False  # whether the cluster refused its credentials at the end
-    down: StandingDown | None = None  # why it stood down, if `message` begins with that; None otherwise
+    down: StandingDown | None = None  # why it stood down, with which `message` begins; None if it did not
     state: str = ""  # the state database, as after `--state`; empty for the usual place
     left_lines: tuple[str, ...] = ()
 
@@ -108,7 +108,6 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     checked = {name for name, node in state.nodes.items() if node.undo}
     checked -= {node.name for node in (*state.wave_nodes, *state.recovering_nodes)}
     back = names.get(NodePhase.REJOINED, [])
-    message, down = (finished.message if finished else "") or state.message, state.process.standing_down
     return Summary(
         run=state.run,
         cluster=state.begun.cluster,
@@ -122,8 +121,8 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         holds=state.in_phase.holds or (state.process.held_by if outcome is Outcome.HELD else ()),
         left=texts(left),
         left_lines=grouped(left),
-        message=message,
-        down=down if down is not None and message.startswith(down.reason) else None,
+        message=(finished.message if finished else "") or state.message,
+        down=state.process.standing_down,
         unchecked=tuple(name for name in back if name not in checked),
         unserved=tuple(name for name in back if name in checked),
         repairs=state.begun.repairs is not None,

@@ -52,7 +52,7 @@ from orchestrator.model.action import (
     action_target,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import HELD_BY, Hold, run_phase
+from orchestrator.model.event import Hold, run_phase
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
 from orchestrator.model.observation import ClusterView, CopiesActive
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
@@ -479,10 +479,11 @@ def _held(
         lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
         lasting |= {hold.predicate for hold in cannot_finish(situation)}
         stays = next((hold for hold in refused if hold.predicate in lasting), None)
-        over = held_too_long(situation, refused) if stays is None else HELD_BY + hold_in_brief(stays)
+        over = held_too_long(situation, refused) if stays is None else f"held by {hold_in_brief(stays)}"
         if over is not None:
             # The reason of the one that was lost has the hold: it is not recorded beside it.
-            return stand_down(state, over + left, Outcome.HELD, *(() if again else news))
+            news, named = () if again else news, stays is not None
+            return stand_down(state, over + left, Outcome.HELD, *news, names_hold=named)
     return wait(situation.now, seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
 
 

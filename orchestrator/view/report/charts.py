@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
 
 from orchestrator.formats import counted, duration, size
+from orchestrator.holds import in_words
 from orchestrator.view.report.facts import STEPS, Facts, seconds_of, spans
 
 FEW: Final = 40
@@ -115,7 +116,8 @@ def timeline(facts: Facts, axis: Axis) -> dict[str, Any]:
         "holds": [
             {
                 **axis.span(one["began"], one["ended"]),
-                "text": f"held by {one['predicate']}: {one['evidence']}",
+                "text": "held by "
+                + in_words(one["predicate"], [one["subject"]], one["count"], one["evidence"]),
             }
             for one in facts["holds"]
         ],

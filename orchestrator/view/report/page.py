@@ -12,7 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from orchestrator.formats import counted, duration, listed, size
-from orchestrator.holds import GATES_OPEN
+from orchestrator.holds import GATES_OPEN, public_in_words
 from orchestrator.view.report import charts
 from orchestrator.view.report.facts import SLOW, STEPS, Facts, seconds_of, shown
 
@@ -97,7 +97,9 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(duration=duration, size=size, shown=shown, listed=listed)
+    found.filters.update(
+        duration=duration, size=size, shown=shown, listed=listed, hold_in_words=public_in_words
+    )
     found.globals.update(counted=counted, seconds_of=seconds_of, outcomes=OUTCOMES, most=_LISTED)
     return found
 

@@ -141,7 +141,7 @@ def views() -> Iterator[tuple[str, object]]:
         yield "a run that stands down", picture(screen_of(state, WAITS, now=now), 132)
     yield "a merge that continues", lines_of(merging)
     long = "allocation was disabled for 1800 s: " + "x" * 120
-    held = StandingDown(reason=f"held by {long}", outcome=Outcome.HELD)
+    held = StandingDown(reason=f"held by {long}", outcome=Outcome.HELD, names_hold=True)
     yield "a reason is cut only if a hold has it", lines_of(replace(failed, reason=long), held)
     key, level = "cluster.routing.allocation.enable", Level.PERSISTENT
     change = SettingChange(level=level, key=key, found="all", wanted="primaries")

@@ -173,7 +173,10 @@ def summaries() -> Iterator[tuple[str, object]]:
     what = f"{hold.predicate}: {hold.subject}: {hold.evidence}"
     cannot = "it could not finish, so it does not begin"
     for holds, begins in (((hold,), "held by "), ((hold,), f"{cannot}: "), ((), "held by ")):
-        down = StandingDown(reason=begins + what, outcome=Outcome.HELD)
+        never = begins != "held by "
+        down = StandingDown(
+            reason=begins + what, outcome=Outcome.HELD, names_hold=not never, never_began=never
+        )
         state = samples.run_state(holds=holds, message=down.reason, standing_down=down)
         yield "what held it is there once", _end(state, Outcome.HELD)
     notes = [(Level.PERSISTENT, NOT_ABSENT), (Level.TRANSIENT, NOT_ABSENT)]
