@@ -61,7 +61,7 @@ from orchestrator.model.work_event import (
 )
 from orchestrator.untrusted import visible
 from orchestrator.view.feed import Feed
-from orchestrator.view.model import screen_of
+from orchestrator.view.model import Screen
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.summary import summary, summary_lines
@@ -243,13 +243,7 @@ class LiveReporter:
         if self._latest is None:
             return
         state, decision = self._latest
-        screen = screen_of(
-            state,
-            decision,
-            now=self._now(),
-            seen=self._seen(),
-            events=self._feed.events,
-        )
+        screen = Screen(state, decision, now=self._now(), seen=self._seen(), events=self._feed.events)
         width, height = self._size
         # One column is left free: a terminal that wraps at the last one would break every line in two. The
         # cursor rests on an empty line below: there the terminal's own `^C` does not wrap, which would leave

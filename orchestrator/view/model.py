@@ -1,4 +1,4 @@
-"""The data of the live view, computed from the run's state, without layout."""
+"""The live view's moment: a run's state, its last decision and readings, and what follows from them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.estimate import remaining
-from orchestrator.engine.left_over import texts
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState
-from orchestrator.engine.waves import nodes_to_restart
-from orchestrator.model.cluster import Health, NodeName
+from orchestrator.model.cluster import Health
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished, WaveGaveWay
 from orchestrator.model.observation import Recovery
-from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.model.policy import Wave
+from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.feed import repeats_request
 from orchestrator.view.phrases import product
-from orchestrator.view.progress import (
-    NOTHING_SEEN,
-    Seen,
-    Wait,
-    merges_in_words,
-    still_recovering,
-    unrestored,
-    wait_of,
-)
+from orchestrator.view.progress import NOTHING_SEEN, Seen, Wait, wait_of
 from orchestrator.view.text import counted
 
 STALE: Seconds = 60.0
@@ -37,19 +27,7 @@ _AT_REST = frozenset({NodePhase.RECOVERED, NodePhase.FAILED, NodePhase.SKIPPED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeCell:
-    """One node."""
-
-    name: NodeName
-    phase: NodePhase
-    seconds: Seconds  # time in its current phase
-    starts: int = 0
-    took: Seconds | None = None  # from its stop to its recovery, if this process saw it
-    failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryCell:
+class RecoveryNow:
     """The progress of recovery. Bytes count only data to copy, not data that was found on disk."""
 
     moving: tuple[Recovery, ...]  # copies in recovery, the one with most to copy first
@@ -60,113 +38,51 @@ class RecoveryCell:
     health: Health | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeCell:
-    """One index whose merge is in progress."""
-
-    index: str
-    segments: int  # of the copy with the most segments, and `bytes` of all copies, when the run began
-    bytes: int
-    seconds: Seconds  # since its merge began
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergesCell:
-    """The progress of a run's merges."""
-
-    words: str
-    share: float  # share of the bytes to merge that is merged; from 0 to 1
-    in_hand: tuple[MergeCell, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Screen:
-    """All data that the live view shows at one moment."""
-
-    run: str
-    cluster: str
-    what: str
-    phase: Phase
-    phase_seconds: Seconds
-    now: Instant
-    elapsed: Seconds
-    left: Seconds | None  # estimated seconds to the end; None if there is no basis for an estimate
-    nodes: tuple[NodeCell, ...]
-    to_restart: int  # number of nodes until the pause of the run, or its end
-    wave: Wave | None
-    wave_cells: tuple[NodeCell, ...]
-    wave_seconds: Seconds
-    beside: str  # earlier waves that still recover; empty if there are none
-    wait: Wait | None
-    recovery: RecoveryCell | None
-    withheld: Seconds | None  # how long allocation has been disabled; None while it is enabled
-    unrestored: tuple[str, ...]  # changes of settings that the run has not restored yet, one item each
-    request: Request
-    requested_by: str
-    trouble: tuple[str, ...]  # the most urgent facts: a lost lease, a second failure, a stand-down
-    # progress of the merges before the first wave; None if there are none or all are finished
-    merges: MergesCell | None = None
-
-    @property
-    def done(self) -> int:
-        """Nodes that run again with all their copies."""
-        return sum(node.phase is NodePhase.RECOVERED for node in self.nodes)
-
-
-def screen_of(
-    state: RunState,
-    decision: Decision | None,
-    *,
-    now: Instant,
-    seen: Seen = NOTHING_SEEN,
-    events: Sequence[Event] = (),
-) -> Screen:
-    """The screen at `now`.
+    """What the live view shows at one moment.
 
     Args:
-        state: the state at the last decision.
-        decision: the last decision.
+        state: at the last decision.
+        decision: the last one.
         now: the current time.
         seen: the latest readings of recovery.
-        events: the events so far, for the pace.
+        events: those so far, for the pace.
     """
-    took = {event.node: event.seconds for event in events if isinstance(event, NodeRecovered)}
-    cells = {
-        node.name: NodeCell(
-            name=node.name,
-            phase=node.phase,
-            seconds=max(0.0, now - (node.since or state.process.started)),
-            starts=node.tries,
-            took=took.get(node.name),
-            failure=node.failure,
-        )
-        for node in state.nodes.values()
-    }
-    withheld_since = state.unrestored.withheld_since
-    return Screen(
-        run=state.run,
-        cluster=state.begun.cluster,
-        what=_what(state),
-        phase=state.phase,
-        phase_seconds=max(0.0, now - state.in_phase.since),
-        now=now,
-        elapsed=max(0.0, now - state.process.started),
-        left=seconds_left(state, events, now=now),
-        nodes=tuple(cells.values()),
-        to_restart=nodes_to_restart(state.begun, paused=state.paused),
-        wave=state.wave,
-        wave_cells=tuple(cells[node.name] for node in state.wave_nodes),
-        wave_seconds=max(0.0, now - state.wave_since),
-        beside=still_recovering(state, now),
-        wait=wait_of(state, decision, now),
-        recovery=recovery_of(seen, now),
-        withheld=None if withheld_since is None else max(0.0, now - withheld_since),
-        unrestored=texts(unrestored(state)),
-        request=state.process.request,
-        requested_by=state.process.requested_by,
-        trouble=_trouble(state),
-        merges=_merges(state, now),
-    )
+
+    state: RunState
+    decision: Decision | None
+    now: Instant
+    seen: Seen = NOTHING_SEEN
+    events: Sequence[Event] = ()
+
+    def since(self, at: Instant) -> Seconds:
+        """How long ago that was."""
+        return max(0.0, self.now - at)
+
+    def in_phase(self, node: NodeProgress) -> Seconds:
+        """How long a node has been in its phase."""
+        return self.since(node.since or self.state.process.started)
+
+    @property
+    def wait(self) -> Wait | None:
+        """What the run waits for."""
+        return wait_of(self.state, self.decision, self.now)
+
+    @property
+    def left(self) -> Seconds | None:
+        """Estimated seconds to the end; None if there is no basis for an estimate."""
+        return seconds_left(self.state, self.events, now=self.now)
+
+    @property
+    def what(self) -> str:
+        """What the run does, and to which server."""
+        return _what(self.state)
+
+    @property
+    def trouble(self) -> tuple[str, ...]:
+        """The most urgent facts: a lost lease, a second failure, a stand-down."""
+        return _trouble(self.state)
 
 
 def _what(state: RunState) -> str:
@@ -185,28 +101,6 @@ def _what(state: RunState) -> str:
     return f"{server}, {then}rolling {how}, strategy {policy.strategy.value}"
 
 
-def _merges(state: RunState, now: Instant) -> MergesCell | None:
-    due = [one for one in state.merging.indices.values() if one.due]
-    if state.merging.settled or not due:
-        return None
-    total = sum(one.target.bytes for one in due)
-    done = sum(one.target.bytes for one in due if one.ended)
-    return MergesCell(
-        words=merges_in_words(state),
-        share=done / total if total else 0.0,
-        in_hand=tuple(
-            MergeCell(
-                index=one.target.index,
-                segments=one.target.segments,
-                bytes=one.target.bytes,
-                seconds=max(0.0, now - one.begun),
-            )
-            for one in state.merging.in_progress
-            if one.begun is not None
-        ),
-    )
-
-
 def _trouble(state: RunState) -> tuple[str, ...]:
     lines = []
     down = state.process.standing_down
@@ -223,7 +117,7 @@ def _trouble(state: RunState) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def recovery_of(seen: Seen, now: Instant) -> RecoveryCell | None:
+def recovery_of(seen: Seen, now: Instant) -> RecoveryNow | None:
     """The progress of recovery in the latest readings; None if they are old or nothing is left to recover."""
     known = seen.recoveries if seen.recoveries is not None and now - seen.recoveries_at <= STALE else ()
     health = seen.health if seen.health is not None and now - seen.health_at <= STALE else None
@@ -236,7 +130,7 @@ def recovery_of(seen: Seen, now: Instant) -> RecoveryCell | None:
     missing = health.unassigned_shards + health.initializing_shards if health else 0
     if not moving and not missing:
         return None
-    return RecoveryCell(
+    return RecoveryNow(
         moving=moving,
         bytes_done=sum(one.bytes_copied for one in moving),
         bytes_total=sum(max(one.bytes_copied, one.bytes_total - one.bytes_reused) for one in moving),

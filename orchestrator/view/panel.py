@@ -5,8 +5,9 @@ No information is in the colour alone, and with `ASCII` glyphs every character i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -14,11 +15,18 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.engine.left_over import texts
+from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.progress import NodeProgress
+from orchestrator.engine.state import RunState
+from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.reading import Seconds
 from orchestrator.untrusted import one_line
-from orchestrator.view.model import NodeCell, RecoveryCell, Screen
+from orchestrator.view.model import RecoveryNow, Screen, recovery_of
 from orchestrator.view.phrases import second_signal
+from orchestrator.view.progress import merges_in_words, still_recovering, unrestored
 from orchestrator.view.text import counted, duration, listed, size
 
 WIDE = 136
@@ -27,64 +35,37 @@ WIDE = 136
 _LABEL = 9
 
 
+_LOOKS: Final[Mapping[NodePhase, tuple[str, str, str]]] = {
+    NodePhase.PENDING: ("·", ".", "dim"),
+    NodePhase.STOPPING: ("▼", "v", "yellow"),
+    NodePhase.STOPPED: ("■", "#", "yellow"),
+    NodePhase.STARTING: ("▲", "^", "cyan"),
+    NodePhase.REJOINED: ("◐", "o", "cyan"),
+    NodePhase.RECOVERED: ("✓", "+", "green"),
+    NodePhase.FAILED: ("✗", "X", "bold red"),
+    NodePhase.SKIPPED: ("-", "-", "dim"),
+}
+"""Phase of a node to its sign, its sign in ASCII, and its style."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glyphs:
-    """Signs of the node phases and of the track, all one column wide."""
+    """The signs of the panel; those of the node phases are one column wide."""
 
-    phases: dict[NodePhase, str]
     arrow: str
     full: str
     empty: str
     unicode: bool
     cut: Literal["ellipsis", "crop"]
 
+    def sign(self, phase: NodePhase) -> str:
+        """The sign of a node's phase."""
+        return _LOOKS[phase][0 if self.unicode else 1]
 
-UNICODE = Glyphs(
-    phases={
-        NodePhase.PENDING: "·",
-        NodePhase.STOPPING: "▼",
-        NodePhase.STOPPED: "■",
-        NodePhase.STARTING: "▲",
-        NodePhase.REJOINED: "◐",
-        NodePhase.RECOVERED: "✓",
-        NodePhase.FAILED: "✗",
-        NodePhase.SKIPPED: "-",
-    },
-    arrow="→",
-    full="━",
-    empty="╌",
-    unicode=True,
-    cut="ellipsis",
-)
 
-ASCII = Glyphs(
-    phases={
-        NodePhase.PENDING: ".",
-        NodePhase.STOPPING: "v",
-        NodePhase.STOPPED: "#",
-        NodePhase.STARTING: "^",
-        NodePhase.REJOINED: "o",
-        NodePhase.RECOVERED: "+",
-        NodePhase.FAILED: "X",
-        NodePhase.SKIPPED: "-",
-    },
-    arrow="->",
-    full="#",
-    empty=".",
-    unicode=False,
-    cut="crop",  # the ellipsis is one character that is not ASCII
-)
-
-_STYLES = {
-    NodePhase.PENDING: "dim",
-    NodePhase.STOPPING: "yellow",
-    NodePhase.STOPPED: "yellow",
-    NodePhase.STARTING: "cyan",
-    NodePhase.REJOINED: "cyan",
-    NodePhase.RECOVERED: "green",
-    NodePhase.FAILED: "bold red",
-    NodePhase.SKIPPED: "dim",
-}
+UNICODE = Glyphs(arrow="→", full="━", empty="╌", unicode=True, cut="ellipsis")
+# The ellipsis is one character that is not ASCII.
+ASCII = Glyphs(arrow="->", full="#", empty=".", unicode=False, cut="crop")
 
 _TRACK = (Phase.GATED, Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED, Phase.SETTLED)
 
@@ -102,7 +83,7 @@ class _Room:
 
 _TALL = _Room(nodes=8, holds=6, moving=6, owed=6, trouble=4)
 
-_USUAL = _Room(nodes=2, holds=2, moving=1, owed=1, trouble=2)
+_USUAL = _Room(nodes=2, holds=2, moving=1, owed=0, trouble=2)
 
 _SMALL = _Room(nodes=0, holds=1, moving=0, owed=0, trouble=1)
 
@@ -121,44 +102,31 @@ def panel(
     """The picture at this width; `height` is that of the terminal, None for no limit."""
     room = _room(width, height)
     inner = max(16, width - 4)
+    half = inner // 2 - 1
+    left, right = (inner - half - 3, half) if width >= WIDE else (inner, inner)
+    turns = [
+        *_progress(screen, left, glyphs),
+        *_merges(screen, left, room, glyphs),
+        *_nodes(screen, left, room, glyphs),
+    ]
+    cluster = [*_waiting(screen, room), *_recovery(screen, right, room, glyphs), *_owed(screen, room)]
+    body = _rows([*turns, *cluster])
     if width >= WIDE:
-        half = inner // 2 - 1
-        left = inner - half - 3
-        columns = Table.grid(padding=(0, 3, 0, 0))
-        columns.add_column(width=left)
-        columns.add_column(width=half)
-        columns.add_row(
-            _rows(
-                [
-                    *_progress(screen, left, glyphs),
-                    *_merges(screen, left, room, glyphs),
-                    *_nodes(screen, left, room, glyphs),
-                ]
-            ),
-            _rows([*_waiting(screen, room), *_recovery(screen, half, room, glyphs), *_owed(screen, room)]),
-        )
-        body: RenderableType = columns
-    else:
-        body = _rows(
-            [
-                *_progress(screen, inner, glyphs),
-                *_merges(screen, inner, room, glyphs),
-                *_nodes(screen, inner, room, glyphs),
-                *_waiting(screen, room),
-                *_recovery(screen, inner, room, glyphs),
-                *_owed(screen, room),
-            ]
-        )
-    trouble = [Text(f"! {one_line(line)}", style="bold red") for line in screen.trouble[: room.trouble]]
+        body = Table.grid(padding=(0, 3, 0, 0))
+        body.add_column(width=left)
+        body.add_column(width=right)
+        body.add_row(_rows(turns), _rows(cluster))
+    state, troubles = screen.state, screen.trouble
+    trouble = [Text(f"! {one_line(line)}", style="bold red") for line in troubles[: room.trouble]]
     return Panel(
         Group(*trouble, body),
-        title=Text.assemble((screen.cluster, "bold"), f"  {screen.what}"),
+        title=Text.assemble((state.begun.cluster, "bold"), f"  {screen.what}"),
         title_align="left",
-        subtitle=Text(f"run {screen.run}", style="dim"),
+        subtitle=Text(f"run {state.run}", style="dim"),
         subtitle_align="right",
         box=box.ROUNDED if glyphs.unicode else box.ASCII,
         width=width,
-        border_style="red" if screen.trouble else "dim",
+        border_style="red" if troubles else "dim",
     )
 
 
@@ -175,56 +143,61 @@ def _rows(rows: list[_Row]) -> Table:
 
 
 def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
-    total = len(screen.nodes)
-    times = f"{duration(screen.elapsed)} so far"
-    if screen.left:  # an exceeded estimate is not shown
-        times += f", about {duration(screen.left)} to go"
+    state, left, total = screen.state, screen.left, len(screen.state.nodes)
+    times = f"{duration(screen.since(state.process.started))} so far"
+    if left:  # an exceeded estimate is not shown
+        times += f", about {duration(left)} to go"
     rows: list[_Row] = [("Time", Text(times))]
     if total:  # a run with only merges restarts no node
-        until = screen.to_restart
+        until = nodes_to_restart(state.begun, paused=state.paused)
         pause = f", then a pause before {total - until} more" if until < total else ""
-        done = (f"{screen.done} of {counted(until, 'node')}", "bold")
+        done = (f"{state.recovered} of {counted(until, 'node')}", "bold")
         rows = [
             ("Done", Text.assemble(done, f"{pause}   {times}")),
-            ("", _bar(min(1.0, screen.done / until), width - _LABEL - 1, glyphs)),
+            ("", _bar(min(1.0, state.recovered / until), width - _LABEL - 1, glyphs)),
         ]
-    rows.append(("Phase", _track(screen.phase, width - _LABEL - 1, glyphs)))
-    if screen.request is not Request.NONE:
-        after = "this wave" if screen.merges is None else "the current merges"
-        stopping = f"to stop, by {screen.requested_by}: nodes are started, settings are restored"
+    rows.append(("Phase", _track(state.phase, width - _LABEL - 1, glyphs)))
+    request, by = state.process.request, state.process.requested_by
+    if request is not Request.NONE:
+        after = "the current merges" if _merging(state) else "this wave"
+        stopping = f"to stop, by {by}: nodes are started, settings are restored"
         asked = {
             Request.PAUSE: f"to pause after {after}",
             Request.STOP: stopping,
-            Request.INTERRUPT: f"{stopping}; {second_signal(screen.requested_by)}",
+            Request.INTERRUPT: f"{stopping}; {second_signal(by)}",
         }
-        rows.append(("Asked", Text(one_line(asked[screen.request]), style="bold yellow")))
+        rows.append(("Asked", Text(one_line(asked[request]), style="bold yellow")))
     return rows
 
 
 def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
     """The merges before the first wave: their number and size, and a line for each that is in progress."""
-    cell = screen.merges
-    if cell is None:
+    state, due = screen.state, _merging(screen.state)
+    if not due:
         return []
-    rows: list[_Row] = [
-        ("Merges", Text(cell.words, overflow=glyphs.cut, no_wrap=True)),
-        ("", _bar(cell.share, width - _LABEL - 1, glyphs)),
+    total = sum(one.target.bytes for one in due)
+    done = sum(one.target.bytes for one in due if one.ended)
+    running = [(one.target, one.begun) for one in state.merging.in_progress if one.begun is not None]
+    lines = [
+        f"{target.index}: from {counted(target.segments, 'segment')} a copy, {size(target.bytes)}, "
+        f"{duration(screen.since(begun))} so far"
+        for target, begun in running[: room.moving]
     ]
-    shown = cell.in_hand[: room.moving]
-    rows += [
-        (
-            "",
-            Text(
-                f"{one.index}: from {counted(one.segments, 'segment')} a copy, {size(one.bytes)}, "
-                f"{duration(one.seconds)} so far",
-                style="dim",
-                overflow=glyphs.cut,
-                no_wrap=True,
-            ),
-        )
-        for one in shown
+    return [
+        ("Merges", _cut(merges_in_words(state), glyphs)),
+        ("", _bar(done / total if total else 0.0, width - _LABEL - 1, glyphs)),
+        *(("", _cut(line, glyphs, style="dim")) for line in lines),
     ]
-    return rows
+
+
+def _merging(state: RunState) -> list[MergeProgress]:
+    """The indices to merge before the first wave; none once all are settled."""
+    return [] if state.merging.settled else [one for one in state.merging.indices.values() if one.due]
+
+
+def _cut(text: str, glyphs: Glyphs, style: str = "") -> Text:
+    """A text that is cut at the end of its line."""
+    return Text(text, style=style, overflow=glyphs.cut, no_wrap=True)
 
 
 def _bar(share: float, width: int, glyphs: Glyphs) -> Text:
@@ -238,52 +211,52 @@ def _track(phase: Phase, width: int, glyphs: Glyphs) -> Text:
     """The wave's phases with the current one in brackets; only the current one if they do not fit."""
     if phase not in _TRACK:
         return Text(phase.value.replace("_", " "), style="bold")
-    for arrow in (f" {glyphs.arrow} ", glyphs.arrow):
-        steps = [
-            Text(f"[{step.value}]", style="bold") if step is phase else Text(step.value, style="dim")
-            for step in _TRACK
-        ]
-        track = Text(arrow, style="dim").join(steps)
-        if track.cell_len <= width:
-            return track
-    return Text(f"[{phase.value}]", style="bold")
+    steps = [
+        Text(f"[{step.value}]", style="bold") if step is phase else Text(step.value, style="dim")
+        for step in _TRACK
+    ]
+    tracks = (Text(arrow, style="dim").join(steps) for arrow in (f" {glyphs.arrow} ", glyphs.arrow))
+    fits = (track for track in tracks if track.cell_len <= width)
+    return next(fits, Text(f"[{phase.value}]", style="bold"))
 
 
 def _nodes(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
-    if not screen.nodes:
+    state = screen.state
+    if not state.nodes:
         return []
     counts = Text()
     for phase in NodePhase:
-        count = sum(node.phase is phase for node in screen.nodes)
+        count = len(state.nodes_in(phase))
         if count:
-            counts.append(f"{glyphs.phases[phase]} {count} {phase.value}   ", style=_STYLES[phase])
+            counts.append(f"{glyphs.sign(phase)} {count} {phase.value}   ", style=_LOOKS[phase][2])
     counts.rstrip()
     rows: list[_Row] = [("Nodes", counts)]
-    strip = _strip(screen, width - _LABEL - 1, room.nodes, glyphs) if len(screen.nodes) > 1 else None
+    strip = _strip(state, width - _LABEL - 1, room.nodes, glyphs) if len(state.nodes) > 1 else None
     if room.nodes and strip is not None:
         rows.append(("", strip))
-    if screen.wave is not None:
-        zone = f", zone {screen.wave.zone}" if screen.wave.zone else ""
-        why = f": {one_line(screen.wave.why)}" if screen.wave.why else ""
-        since = Text(f"{duration(screen.wave_seconds)} so far{zone}{why}", overflow=glyphs.cut, no_wrap=True)
-        rows.append((f"Wave {screen.wave.number}", since))
-        rows += [("", line) for line in _wave_lines(screen.wave_cells, max(1, room.nodes * 2), glyphs)]
-    if screen.beside:
-        rows.append(("Beside", Text(screen.beside, overflow=glyphs.cut, no_wrap=True)))
+    if state.wave is not None:
+        zone = f", zone {state.wave.zone}" if state.wave.zone else ""
+        why = f": {one_line(state.wave.why)}" if state.wave.why else ""
+        since = f"{duration(screen.since(state.wave_since))} so far{zone}{why}"
+        rows.append((f"Wave {state.wave.number}", _cut(since, glyphs)))
+        rows += [("", line) for line in _wave_lines(screen, max(1, room.nodes * 2), glyphs)]
+    if beside := still_recovering(state, screen.now):
+        rows.append(("Beside", _cut(beside, glyphs)))
     return rows
 
 
-def _wave_lines(cells: tuple[NodeCell, ...], most: int, glyphs: Glyphs) -> list[Text]:
+def _wave_lines(screen: Screen, most: int, glyphs: Glyphs) -> list[Text]:
     """A line for each node of the wave; if these are too many, one for each phase."""
-    if len(cells) <= most:
-        return [_node_line(cell, glyphs) for cell in cells]
-    by_phase: dict[NodePhase, list[NodeCell]] = {}
-    for cell in cells:
-        by_phase.setdefault(cell.phase, []).append(cell)
+    nodes = screen.state.wave_nodes
+    if len(nodes) <= most:
+        return [_node_line(node, screen.in_phase(node), glyphs) for node in nodes]
+    by_phase: dict[NodePhase, list[NodeProgress]] = {}
+    for node in nodes:
+        by_phase.setdefault(node.phase, []).append(node)
     return [
         Text.assemble(
-            (f"{glyphs.phases[phase]} {len(found)} {phase.value} ", _STYLES[phase]),
-            f"for up to {duration(max(cell.seconds for cell in found))}: {listed([c.name for c in found])}",
+            (f"{glyphs.sign(phase)} {len(found)} {phase.value} ", _LOOKS[phase][2]),
+            f"for up to {duration(max(map(screen.in_phase, found)))}: {listed([n.name for n in found])}",
             overflow=glyphs.cut,
             no_wrap=True,
         )
@@ -291,44 +264,44 @@ def _wave_lines(cells: tuple[NodeCell, ...], most: int, glyphs: Glyphs) -> list[
     ][:most]
 
 
-def _node_line(cell: NodeCell, glyphs: Glyphs) -> Text:
-    line = Text(f"{glyphs.phases[cell.phase]} {cell.name} ", style=_STYLES[cell.phase])
-    line.append(f"{cell.phase.value} for {duration(cell.seconds)}", style="default")
-    if cell.starts > 1:
-        line.append(f", start sent {cell.starts} times", style="yellow")
+def _node_line(node: NodeProgress, seconds: Seconds, glyphs: Glyphs) -> Text:
+    line = Text(f"{glyphs.sign(node.phase)} {node.name} ", style=_LOOKS[node.phase][2])
+    line.append(f"{node.phase.value} for {duration(seconds)}", style="default")
+    if node.tries > 1:
+        line.append(f", start sent {node.tries} times", style="yellow")
     return line
 
 
-def _strip(screen: Screen, width: int, lines: int, glyphs: Glyphs) -> Text | None:
+def _strip(state: RunState, width: int, lines: int, glyphs: Glyphs) -> Text | None:
     """Every node with its sign and, if all names fit, its name; None if not even the signs fit."""
-    named = max(len(node.name) for node in screen.nodes) + 4
-    if len(screen.nodes) > max(1, (width + 2) // named) * lines:
-        return _signs(screen, glyphs) if len(screen.nodes) <= width * lines else None
+    named = max(len(node.name) for node in state.nodes.values()) + 4
+    if len(state.nodes) > max(1, (width + 2) // named) * lines:
+        return _signs(state, glyphs) if len(state.nodes) <= width * lines else None
     a_line = max(1, (width + 2) // named)
     strip = Text()
-    for place, node in enumerate(screen.nodes):
+    for place, node in enumerate(state.nodes.values()):
         if place and place % a_line == 0:
             strip.append("\n")
-        cell = f"{glyphs.phases[node.phase]} {node.name}"
+        cell = f"{glyphs.sign(node.phase)} {node.name}"
         last = place % a_line == a_line - 1
-        strip.append(cell if last else cell.ljust(named), style=_STYLES[node.phase])
+        strip.append(cell if last else cell.ljust(named), style=_LOOKS[node.phase][2])
     return strip
 
 
-def _signs(screen: Screen, glyphs: Glyphs) -> Text:
+def _signs(state: RunState, glyphs: Glyphs) -> Text:
     """One sign a node: finished nodes first, then those that are being restarted, then pending ones."""
     strip = Text()
     phases = (NodePhase.RECOVERED, NodePhase.SKIPPED, NodePhase.FAILED, *reversed(NodePhase))
     for phase in dict.fromkeys(phases):
-        count = sum(node.phase is phase for node in screen.nodes)
-        strip.append(glyphs.phases[phase] * count, style=_STYLES[phase])
+        count = len(state.nodes_in(phase))
+        strip.append(glyphs.sign(phase) * count, style=_LOOKS[phase][2])
     return strip
 
 
 def _waiting(screen: Screen, room: _Room) -> list[_Row]:
-    if screen.wait is None:
-        return []
     wait = screen.wait
+    if wait is None:
+        return []
     text = Text(f"for {one_line(wait.awaited)}: {duration(screen.now - wait.since)} so far")
     if wait.until is not None:
         text.append(f", limit in {duration(wait.until - screen.now)}", style="dim")
@@ -346,7 +319,7 @@ def _waiting(screen: Screen, room: _Room) -> list[_Row]:
 
 
 def _recovery(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
-    cell = screen.recovery
+    cell = recovery_of(screen.seen, screen.now)
     if cell is None:
         return []
     rows: list[_Row] = [("Recovery", Text(_recovery_words(cell)))]
@@ -357,7 +330,7 @@ def _recovery(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_
     return rows
 
 
-def _recovery_words(cell: RecoveryCell) -> str:
+def _recovery_words(cell: RecoveryNow) -> str:
     parts = [f"cluster {cell.health.value}"] if cell.health is not None else []
     if cell.unassigned is not None and cell.initializing is not None:
         parts.append(
@@ -374,17 +347,16 @@ def _moving_line(one: Recovery, glyphs: Glyphs) -> Text:
     way = f"{one.source} {glyphs.arrow} {one.target}" if one.source else f"{one.target}, own disk"
     copy = max(one.bytes_copied, one.bytes_total - one.bytes_reused)
     amount = f" {size(one.bytes_copied)} of {size(copy)}" if copy else ""
-    return Text(f"{one.shard} {way}: {one.stage}{amount}", style="dim", overflow=glyphs.cut, no_wrap=True)
+    return _cut(f"{one.shard} {way}: {one.stage}{amount}", glyphs, style="dim")
 
 
 def _owed(screen: Screen, room: _Room) -> list[_Row]:
     """The changes that the run will restore."""
     rows: list[_Row] = []
-    if screen.withheld is not None:
-        rows.append(("Disabled", Text(f"allocation, for {duration(screen.withheld)}", style="yellow")))
-    if screen.unrestored:
-        count = len(screen.unrestored)
-        rows.append(("To undo", Text(f"{counted(count, 'change')} to restore at the end")))
-        shown = screen.unrestored[: room.owed if room is _TALL else 0]
-        rows += [("", Text(item, style="dim")) for item in shown]
+    withheld, left = screen.state.unrestored.withheld_since, texts(unrestored(screen.state))
+    if withheld is not None:
+        rows.append(("Disabled", Text(f"allocation, for {duration(screen.since(withheld))}", style="yellow")))
+    if left:
+        rows.append(("To undo", Text(f"{counted(len(left), 'change')} to restore at the end")))
+        rows += [("", Text(item, style="dim")) for item in left[: room.owed]]
     return rows

@@ -17,7 +17,7 @@ from orchestrator.model.policy import Deadlines
 from orchestrator.model.work_event import AccessGranted, AccessRefused, Answered, FellSilent, StartFailed
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
 from orchestrator.simulation.mishaps import HostCutOff, Mishap, ProgramStandsStill, SettingMeddled, StartsFail
-from orchestrator.view.model import screen_of
+from orchestrator.view.model import Screen
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_lines, waiting_object
 from orchestrator.view.status import status_object, status_text
@@ -84,7 +84,7 @@ def _named(
     assert left is None or (wait.until is not None and round(wait.until - now) == left)
     assert line in waiting_lines(state, wait, now)[1]
     assert line in status_text(state, so_far, now=now)
-    shown = screen_of(state, None, now=now).wait
+    shown = Screen(state, None, now=now).wait
     assert shown is not None
     assert key != "silent" or [one.sentence for one in shown.silent] == [line]
     for of_json in (waiting_object(state, wait, now), status_object(state, so_far, now=now)):

@@ -16,7 +16,7 @@ from orchestrator.model.reading import Instant, Unknown
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import views
 from orchestrator.simulation.world import World
-from orchestrator.view.model import Screen, screen_of
+from orchestrator.view.model import Screen
 from orchestrator.view.progress import Seen
 from tests.simulation.play import policy
 from tests.simulation.program import Simulation
@@ -47,7 +47,7 @@ class Moment:
     def screen(self) -> Screen:
         """What the live view shows."""
         events = tuple(record.event for record in self.records)
-        return screen_of(self.state, self.decision, now=self.now, seen=self.seen, events=events)
+        return Screen(self.state, self.decision, now=self.now, seen=self.seen, events=events)
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.model.reading import Unknown
 from orchestrator.view.feed import Feed
 from orchestrator.view.live import LiveReporter, wants_live
-from orchestrator.view.model import Screen, recovery_of, screen_of, seconds_left
+from orchestrator.view.model import Screen, recovery_of, seconds_left
 from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.reporters import LineReporter
@@ -67,7 +67,7 @@ def picture(
 
 
 def down() -> Screen:
-    return screen_of(predicted(samples.run_state()), WAITS, now=samples.t0 + 120)
+    return Screen(predicted(samples.run_state()), WAITS, now=samples.t0 + 120)
 
 
 def predicted(state: RunState) -> RunState:
@@ -80,7 +80,7 @@ def predicted(state: RunState) -> RunState:
 def recovering() -> Screen:
     events = [NodeRecovered(node=NodeName(f"es{n:02d}"), seconds=70) for n in range(1, 11)]
     waves = [WaveFinished(number=n, seconds=72) for n in range(1, 11)]
-    return screen_of(
+    return Screen(
         samples.large_run(30),
         Decision(watch=Watch(until=0.0, for_people="the copies to be back")),
         now=samples.t0 + 120,
@@ -104,7 +104,7 @@ def beside() -> Screen:
     state = samples.run_state(
         wave=waves[1], recovering=(WaveBegun(wave=waves[0], since=samples.t0 + 10.0, made_room=True),)
     )
-    return screen_of(state, WAITS, now=samples.t0 + 120, seen=samples.seen_recovering())
+    return Screen(state, WAITS, now=samples.t0 + 120, seen=samples.seen_recovering())
 
 
 def lines_of(*events: Event) -> list[str]:
@@ -121,13 +121,13 @@ def views() -> Iterator[tuple[str, object]]:
     yield "the same, wider", picture(beside(), 140, height=24)
     failed = StandingDown(reason="es2 did not start", outcome=Outcome.FAILED)
     troubled = samples.run_state(standing_down=failed, second_failure="es3 left", request=Request.PAUSE)
-    yield "trouble comes first", picture(screen_of(troubled, WAITS, now=now), 80)
+    yield "trouble comes first", picture(Screen(troubled, WAITS, now=now), 80)
     phases = {"es1": NodePhase.FAILED, "es2": NodePhase.SKIPPED}
     nodes = {
         name: replace(node, phase=phases.get(name, node.phase), failure="held" if name in phases else None)
         for name, node in samples.run_state().nodes.items()
     }
-    yield "a skipped node has not failed", screen_of(samples.run_state(nodes=nodes), WAITS, now=now).trouble
+    yield "a skipped node has not failed", Screen(samples.run_state(nodes=nodes), WAITS, now=now).trouble
     asked = "asked to stop by SIGINT"
     down = StandingDown(reason=asked, outcome=Outcome.INTERRUPTED)
     phase = run_phase(Phase.DOWN, Phase.STANDING_DOWN, why=asked)
@@ -138,7 +138,7 @@ def views() -> Iterator[tuple[str, object]]:
         state = samples.run_state(
             phase=Phase.STANDING_DOWN, standing_down=why, request=Request.INTERRUPT, requested_by="SIGINT"
         )
-        yield "a run that stands down", picture(screen_of(state, WAITS, now=now), 132)
+        yield "a run that stands down", picture(Screen(state, WAITS, now=now), 132)
     yield "a merge that continues", lines_of(merging)
     long = "allocation was disabled for 1800 s: " + "x" * 120
     held = StandingDown(reason=f"held by {long}", outcome=Outcome.HELD, names_hold=True)
@@ -170,10 +170,10 @@ def test_with_overlap_the_pace_is_by_the_clock() -> None:
 
 def test_every_phase_has_a_picture() -> None:
     for phase in Phase:
-        text = picture(screen_of(samples.run_state(phase=phase), WAITS, now=samples.t0 + 120), 80)
+        text = picture(Screen(samples.run_state(phase=phase), WAITS, now=samples.t0 + 120), 80)
         assert phase.value.replace("_", " ") in text
     state = replace(samples.run_state(nodes={}, wave=None, settings={}), begun=NOT_BEGUN)
-    assert "Time      0s so far" in picture(screen_of(state, None, now=samples.t0), 40, height=10)
+    assert "Time      0s so far" in picture(Screen(state, None, now=samples.t0), 40, height=10)
 
 
 def test_recovery_of_a_fresh_reading_leaves_out_what_was_on_disk() -> None:

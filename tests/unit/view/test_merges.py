@@ -19,7 +19,7 @@ from orchestrator.model.phase import REBOOT, NodePhase, Outcome, Phase, Request
 from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.merge_summary import recovers_by_operations
-from orchestrator.view.model import screen_of
+from orchestrator.view.model import Screen
 from orchestrator.view.panel import ASCII, panel
 from orchestrator.view.phrases import awaited
 from orchestrator.view.plan import plan_object, plan_text
@@ -112,7 +112,7 @@ def the_end(outcome: Outcome, *more: Event, nodes: int = 3) -> Summary:
 def drawn(state: RunState) -> str:
     out = StringIO()
     console = Console(file=out, width=100, color_system=None, force_terminal=False)
-    console.print(panel(screen_of(state, None, now=T0 + 65), 100, glyphs=ASCII))
+    console.print(panel(Screen(state, None, now=T0 + 65), 100, glyphs=ASCII))
     return out.getvalue()
 
 
@@ -162,7 +162,7 @@ def test_the_limit_of_merges_begins_with_the_first() -> None:
     """The plan does not know how long merges take."""
     assert nearest(state_after(), T0) is None
     assert nearest(MIDDLE, T0 + 60) == T0 + 5 + 8 * 3600
-    assert screen_of(MIDDLE, None, now=T0 + 65).left is None
+    assert Screen(MIDDLE, None, now=T0 + 65).left is None
 
 
 def test_where_copies_recover_by_operations() -> None:

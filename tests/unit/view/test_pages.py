@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
+
+from rich.console import Console
 
 from orchestrator.cli.prompts import question
 from orchestrator.engine.predicates import aggregated
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState, WaveBegun
-from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.action import NOT_ABSENT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -29,7 +31,8 @@ from orchestrator.model.plan import Step
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.view.history import PastRun, history_object, history_text, past_run, trend
-from orchestrator.view.model import screen_of
+from orchestrator.view.model import Screen
+from orchestrator.view.panel import panel
 from orchestrator.view.phrases import hold_sentence, nodes_in_words
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
@@ -159,9 +162,11 @@ def canaries() -> Iterator[tuple[str, object]]:
     ]:
         nodes = {name: NodeProgress(name=name) for name in run.nodes}
         state = replace(samples.run_state(nodes=nodes, wave=None, paused=paused), begun=run)
-        counts = (nodes_to_restart(run, paused=paused), screen_of(state, None, now=T0).to_restart)
+        out = io.StringIO()
+        Console(file=out, width=80).print(panel(Screen(state, None, now=T0), 80))
+        (done,) = (line for line in out.getvalue().splitlines() if " Done " in line)
         (line,) = (line for line in _status(state).splitlines() if line.startswith("  nodes: "))
-        yield what, [f"{counts}: {nodes_in_words(run, paused=paused)}", line, sentence(run)]
+        yield what, [done, nodes_in_words(run, paused=paused), line, sentence(run)]
     plan = samples.plan(waves=samples.plan().waves[:1], nodes_selected=3, pauses=True)
     yield "plan of a canary", [plan_text(plan), question(plan)]
     yield "its JSON", {k: v for k, v in plan_object(plan).items() if k.startswith("nodes_")}
