@@ -156,7 +156,7 @@ def _phases() -> Iterator[Entry]:
             ("allocation may be disabled", "yes" if phase in MAY_WAIT_WITHHELD else "no"),
             ("next", ", ".join(each.value for each in Phase if each in RUN_STEPS[phase])),
         )
-        yield Entry(names=(phase.value,), kind="phase of a run", text=(PHASES[phase],), facts=facts)
+        yield Entry(names=(phase.value,), kind="phase of a run", text=(PHASES[phase].what,), facts=facts)
     for node in NodePhase:
         following = ", ".join(_following(node))
         text = (NODE_PHASES[node],)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
@@ -46,64 +47,19 @@ def work_of(policy: Policy) -> str:
     return "a restart" if policy.upgrade is None else f"an upgrade to {policy.upgrade.target}"
 
 
-def awaited(state: RunState) -> str:
-    """The condition that ends the phase, in words; Riak has some of its own."""
-    return _of_riak(state) or _awaited(state)
+def _names(state: RunState) -> str:
+    return listed([node.name for node in state.wave_nodes]) or "the wave"
 
 
-def _of_riak(state: RunState) -> str | None:
-    of_riak = state.begun.policy.kind is Kind.RIAK
-    return _OF_RIAK.get(state.phase) if of_riak else None
-
-
-def _awaited(state: RunState) -> str:
-    names = listed([node.name for node in state.wave_nodes]) or "the wave"
-    holds = state.in_phase.holds
-    match state.phase:
-        case Phase.PREPARING:
-            return "the first readings, the lease and the baseline"
-        case Phase.MERGING:
-            return _merging(state)
-        case Phase.MERGED:
-            return "the copies to settle after the merges"
-        case Phase.GATED:
-            return _gated(holds, names)
-        case Phase.WITHHELD:
-            return f"the last reading before the stop of {names}"
-        case Phase.DOWN:
-            return _down(state) or f"{names} to be started"
-        case Phase.REJOINED:
-            return f"{names} to be back in the cluster, on several readings"
-        case Phase.REASSIGNED:
-            return "the copies of the restarted nodes to be started again"
-        case Phase.SETTLED:
-            return "the next wave"
-        case Phase.FINISHING:
-            return "the settings to be restored"
-        case Phase.STANDING_DOWN:
-            return "the nodes of this run to be started and the settings to be restored"
-        case Phase.ENDED:
-            return "nothing"
-        case _:
-            assert_never(state.phase)
-
-
-def _gated(holds: tuple[Hold, ...], names: str) -> str:
+def _gated(state: RunState) -> str:
     """The predicates that are not met, and the gates that are closed, if it is known which."""
+    holds = state.in_phase.holds
     gates = [hold.subject for hold in holds if hold.predicate == GATES_OPEN]
     predicates = [hold.predicate for hold in holds if hold.predicate != GATES_OPEN]
     if gates and not predicates:
         return f"{'gate' if len(gates) == 1 else 'gates'} {listed(gates, 3)} to open"
     what = listed([*predicates, *(f"gate {gate}" for gate in gates)], 3) or "every predicate"
-    return f"{what} to allow the stop of {names}"
-
-
-_OF_RIAK: Final = {
-    Phase.REASSIGNED: "handoff: no transfer waiting or active, every primary partition running",
-    Phase.FINISHING: "the transfer limits to be restored",
-    Phase.STANDING_DOWN: "the nodes of this run to be started and the transfer limits to be restored",
-}
-"""Phases that wait for copies and settings on other kinds of cluster."""
+    return f"{what} to allow the stop of {_names(state)}"
 
 
 def _merging(state: RunState) -> str:
@@ -193,21 +149,70 @@ PURPOSES: Final[Mapping[Purpose, str]] = {
 }
 """Why a setting is changed, as the end of a line."""
 
-PHASES: Final[Mapping[Phase, str]] = {
-    Phase.PREPARING: "The run reads cluster and hosts, takes the lease and checks whether it can finish.",
-    Phase.MERGING: "Indices are merged to few segments, before any node is stopped.",
-    Phase.MERGED: "The merges are done; their copies settle before the first wave.",
-    Phase.GATED: "The next wave is chosen, and every predicate is checked for it. All its nodes run.",
-    Phase.WITHHELD: "Allocation is disabled, and everything is read once more. All nodes of the wave run.",
-    Phase.DOWN: "The nodes of the wave are stopped, worked on and started.",
-    Phase.REJOINED: "The nodes of the wave run again; several readings must show them as members.",
-    Phase.REASSIGNED: "Allocation has its original value; the copies of the restarted nodes recover.",
-    Phase.SETTLED: "The wave is complete; its last hooks run before the next wave is chosen.",
-    Phase.FINISHING: "Every selected node is restarted; the run restores the remaining settings.",
-    Phase.STANDING_DOWN: "The run ends early: it starts the nodes that are down and restores all settings.",
-    Phase.ENDED: "The run is over. `resume` continues it if nodes are left.",
+
+@dataclass(frozen=True, slots=True)
+class PhaseWords:
+    """A phase of a run, in words."""
+
+    what: str  # what it is
+    awaits: str | Callable[[RunState], str]  # the condition that ends it
+    awaits_riak: str = ""  # the same on Riak, if it is another one
+
+
+PHASES: Final[Mapping[Phase, PhaseWords]] = {
+    Phase.PREPARING: PhaseWords(
+        "The run reads cluster and hosts, takes the lease and checks whether it can finish.",
+        "the first readings, the lease and the baseline",
+    ),
+    Phase.MERGING: PhaseWords("Indices are merged to few segments, before any node is stopped.", _merging),
+    Phase.MERGED: PhaseWords(
+        "The merges are done; their copies settle before the first wave.",
+        "the copies to settle after the merges",
+    ),
+    Phase.GATED: PhaseWords(
+        "The next wave is chosen, and every predicate is checked for it. All its nodes run.", _gated
+    ),
+    Phase.WITHHELD: PhaseWords(
+        "Allocation is disabled, and everything is read once more. All nodes of the wave run.",
+        lambda state: f"the last reading before the stop of {_names(state)}",
+    ),
+    Phase.DOWN: PhaseWords(
+        "The nodes of the wave are stopped, worked on and started.",
+        lambda state: _down(state) or f"{_names(state)} to be started",
+    ),
+    Phase.REJOINED: PhaseWords(
+        "The nodes of the wave run again; several readings must show them as members.",
+        lambda state: f"{_names(state)} to be back in the cluster, on several readings",
+    ),
+    Phase.REASSIGNED: PhaseWords(
+        "Allocation has its original value; the copies of the restarted nodes recover.",
+        "the copies of the restarted nodes to be started again",
+        "handoff: no transfer waiting or active, every primary partition running",
+    ),
+    Phase.SETTLED: PhaseWords(
+        "The wave is complete; its last hooks run before the next wave is chosen.", "the next wave"
+    ),
+    Phase.FINISHING: PhaseWords(
+        "Every selected node is restarted; the run restores the remaining settings.",
+        "the settings to be restored",
+        "the transfer limits to be restored",
+    ),
+    Phase.STANDING_DOWN: PhaseWords(
+        "The run ends early: it starts the nodes that are down and restores all settings.",
+        "the nodes of this run to be started and the settings to be restored",
+        "the nodes of this run to be started and the transfer limits to be restored",
+    ),
+    Phase.ENDED: PhaseWords("The run is over. `resume` continues it if nodes are left.", "nothing"),
 }
-"""Phase of a run to what it is."""
+
+
+def awaited(state: RunState) -> str:
+    """The condition that ends the phase of a run."""
+    words = PHASES[state.phase]
+    if state.begun.policy.kind is Kind.RIAK and words.awaits_riak:
+        return words.awaits_riak
+    return words.awaits if isinstance(words.awaits, str) else words.awaits(state)
+
 
 NODE_PHASES: Final[Mapping[NodePhase, str]] = {
     NodePhase.PENDING: "Its turn has not begun.",

@@ -46,7 +46,7 @@ def test_an_exit_code_is_found_by_number_name_and_outcome(console: Console) -> N
 def test_every_phase_step_check_and_term_is_explained(console: Console) -> None:
     for phase in Phase:
         said = _said(phase.value, console)
-        assert f"{phase.value} (phase of a run) {PHASES[phase]} waits for" in said
+        assert f"{phase.value} (phase of a run) {PHASES[phase].what} waits for" in said
     for node in NodePhase:
         assert f"{node.value} (phase of a node) {NODE_PHASES[node]} " in f"{_said(node.value, console)} "
     for name in (*ACTION_NAMES.values(), *(purpose.value for purpose in Purpose)):
