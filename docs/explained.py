@@ -29,7 +29,103 @@ from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
-from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS, awaited
+from orchestrator.view.phrases import PHASES, awaited
+
+NODE_PHASES: Final[Mapping[NodePhase, str]] = {
+    NodePhase.PENDING: "Its turn has not begun.",
+    NodePhase.STOPPING: "A stop has been sent; nothing says yet that the service has ended.",
+    NodePhase.STOPPED: "The service has ended. Hooks of `while_stopped`, install steps and tuning run now.",
+    NodePhase.STARTING: "A start has been sent, or the host reboots; the node is no member yet.",
+    NodePhase.REJOINED: "The node is a member again. Its copies may still be on their way.",
+    NodePhase.RECOVERED: "Its copies are back and its `after_recovery` hooks have run: its turn is over.",
+    NodePhase.FAILED: "Its stop, start or a hook failed. A command continues, or it rejoins by itself.",
+    NodePhase.SKIPPED: "It is left out of this run.",
+}
+"""Phase of a node to what it is."""
+
+TERMS: Final[Mapping[str, str]] = {
+    "run": (
+        "One restart of a cluster, with an id and a journal. It ends when every selected node is restarted, "
+        "or earlier; `resume` continues an unfinished run. `history` lists past runs."
+    ),
+    "wave": (
+        "The nodes that are restarted at the same time: one node with `--strategy node`, up to a whole zone "
+        "with `--strategy zone`. A wave ends when its nodes and their copies have recovered."
+    ),
+    "phase": "What a run, or one of its nodes, does now. Each phase has its own limits.",
+    "zone": (
+        "A group of nodes that may fail together, such as a rack: those with the same value of the node "
+        "attribute that `zone_attribute` names, or of the cluster's awareness attribute. `--strategy zone` "
+        "restarts a zone at once if the other zones have copies of its shards."
+    ),
+    "copies": (
+        "The copies of a shard: one primary, and its replicas on other nodes. A search needs a started copy "
+        "of each shard. A copy is unassigned while no node has it, and on the way while it recovers or moves."
+    ),
+    "primaries": (
+        "The value of `cluster.routing.allocation.enable` while nodes are down: only primaries are allocated "
+        "and no replica is built elsewhere."
+    ),
+    "candidate": "A node that may go into the next wave. All predicates are checked for it before its stop.",
+    "predicate": (
+        "A named safety condition that is checked before every stop. `orchestrate explain` lists all "
+        "predicates; `--disable-predicate` disables one for a run, if that is allowed."
+    ),
+    "hold": (
+        "A predicate that is not met, with its evidence; it holds the run before the next stop. The run "
+        "waits until the hold clears, at most `deadlines.hold`, or ends with exit code 3 if waiting cannot "
+        "clear it."
+    ),
+    "gate": (
+        "A condition outside the cluster, from the playbook, such as the length of a queue. While it is "
+        "closed, no node is stopped."
+    ),
+    "lease": (
+        "The record that one run works on this cluster: in the state database and in the cluster, or on the "
+        "hosts of a Riak cluster. A second run exits with code 6."
+    ),
+    "holder": "The account and machine whose run holds the lease.",
+    "baseline": (
+        "The first reading of a run: the members, and the copies that were missing already. The run does not "
+        "wait for those."
+    ),
+    "good reading": (
+        "A reading in which all nodes of the wave are members with a new process. Several in a row count."
+    ),
+    "to undo": (
+        "The panel's row of changes that the run has made and not restored yet. It restores them before it "
+        "ends; `orchestrate restore RUN` does if the run cannot."
+    ),
+    "disabled": (
+        "The panel's row that shows how long allocation has been disabled: at most `deadlines.withheld`."
+    ),
+    "owed work": (
+        "Hooks, tuning, a reboot, a version or a restart that a node of the run still needs. It is done in a "
+        "later wave, or after `resume`."
+    ),
+    "in doubt": (
+        "The result of a command is unknown, because its connection was lost. The run waits for the effect, "
+        "within a limit."
+    ),
+    "rescue": (
+        "The immediate start of a node, because a shard has no started copy after its stop. Its owed work is "
+        "done in a later wave."
+    ),
+    "second failure": (
+        "Another node leaves, or a shard turns red, while a wave is down. The run stands down."
+    ),
+    "epoch": (
+        "The number of a lease. Each process that takes the lease of a cluster from another one writes the "
+        "next number, so a process that was cut off detects the takeover."
+    ),
+    "exit code": "The number with which the program ends. `orchestrate explain 3` explains the number 3.",
+    "mishap": "A fault that `rehearse` simulates, such as a stop that never ends. Real runs have none.",
+    "stand down": (
+        "To stop a run safely: start the nodes that are down, restore all settings, and end. The run can be "
+        "resumed later."
+    ),
+}
+"""Term to its meaning, in the order in which a reader meets them."""
 
 EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.DONE: (

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import typer
 
 from docs import configuration, explained, man_pages, witnesses
-from docs.explained import EXIT_MEANINGS, all_entries, paragraph
+from docs.explained import EXIT_MEANINGS, TERMS, all_entries, paragraph
 from orchestrator.cli.program import app
 from orchestrator.cli.work.explain import FILE
 from orchestrator.config.lookup import shipped
@@ -47,7 +47,6 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.stores.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
-from orchestrator.view.phrases import TERMS
 
 FOLDER: Final = Path(__file__).parent / "reference"
 
@@ -321,9 +320,7 @@ def _said(value: object) -> str:
 def terms() -> str:
     """The words that messages and docs use."""
     head = "`orchestrate explain TERM` prints the same.\n"
-    return _page(
-        "Terms", "orchestrator/view/phrases.py", head, _table(("term", "meaning"), tuple(TERMS.items()))
-    )
+    return _page("Terms", "docs/explained.py", head, _table(("term", "meaning"), tuple(TERMS.items())))
 
 
 def phases() -> str:

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from docs.explained import EXIT_MEANINGS, all_entries, paragraph
+from docs.explained import EXIT_MEANINGS, NODE_PHASES, TERMS, all_entries, paragraph
 from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.errors import ExitCode
@@ -14,7 +14,7 @@ from orchestrator.hosts.check import Point
 from orchestrator.model.action import ACTION_NAMES, Purpose
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
-from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS
+from orchestrator.view.phrases import PHASES
 from tests.cli.console import Console
 
 RULES = {rule.name: rule for rule in (*RIAK_PREDICATES, *OWN_RULES, *PREDICATES)}
