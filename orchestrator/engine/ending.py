@@ -44,7 +44,10 @@ def restore_in_time(situation: Situation) -> Decision | None:
 
 
 def hooks_of_all(situation: Situation) -> Decision | None:
-    """The `after_recovery` hooks that are left when all nodes are restarted."""
+    """The `after_recovery` hooks that are left when all nodes are restarted: of skipped nodes that are up."""
+    owing = situation.state.nodes.of(Mark.UNDOES)
+    if owing and situation.view is None:
+        return recover.await_seen_again(situation, [node.name for node in owing])
     return recover.hooks_after(situation, next_to(Move.UNDO, situation))
 
 

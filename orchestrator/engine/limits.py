@@ -250,11 +250,12 @@ RECOVERY: Final = Deadline(
     lambda state: () if state.unrestored.withheld else (None,),
     ends=Outcome.HELD,
 )
-# The nodes of a recovered wave, until a reading shows them all.
+# The nodes of a recovered wave, until a reading shows them all; and at the end those that are in no wave.
 SEEN_AGAIN: Final = Deadline(
     lambda state, _: max(state.in_phase.since, state.process.acted_at),
     "rejoin",
-    _says("the time-out of each hook; `rejoin` while a node is not seen", Phase.SETTLED),
+    _says("the time-out of each hook; `rejoin` while a node is not seen", Phase.SETTLED)
+    | _says("`rejoin` while a node that still needs its last step is not seen", Phase.GATED, Phase.FINISHING),
     _wave_missing,
     ends=Outcome.HELD,
 )

@@ -208,7 +208,8 @@ def _work(situation: Situation, node: NodeProgress) -> NodeStep:
 def _start(situation: Situation, node: NodeProgress) -> NodeStep:
     """Only starts that the host answered while the process was gone count as tries.
 
-    Its limit ends a node only after a start that was sent in that time: one may be in doubt for longer.
+    Its limit ends a node only after a start that was sent in that time: one may be in doubt for longer. A
+    run that was taken over sends none to a node that is not seen down: there the limit is enough.
     """
     barred = work.barring_start(situation, node)
     if barred is not None:
@@ -223,13 +224,15 @@ def _start(situation: Situation, node: NodeProgress) -> NodeStep:
         return _WAIT
     if node.tries >= _TRIES:
         return _fail(node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
-    if late is not None and node.start_sent >= node.since:
-        why = f"it did not start within {late:.0f} s: {_said(situation, node)}"
-        return _fail(node, why, overdue=True)
     away = sight(situation, node) is Sight.AWAY
     # The run that took the lease starts those that its record lists, and may start one that is not seen down.
     deposed = situation.state.process.deposed
-    if deposed is not None and (not away or node.name in deposed.in_hand):
+    theirs = deposed is not None and node.name in deposed.in_hand
+    unseen = deposed is not None and not away
+    if late is not None and ((unseen and not theirs) or node.start_sent >= node.since):
+        why = f"it did not start within {late:.0f} s: {_said(situation, node)}"
+        return _fail(node, why, overdue=True)
+    if theirs or unseen:
         return _WAIT
     return NodeStep(actions=(StartNode(node=node.name, counts=away),))
 

@@ -34,6 +34,7 @@ from orchestrator.engine.situation import (
     wait,
 )
 from orchestrator.engine.state import RunState
+from orchestrator.formats import listed
 from orchestrator.model.action import Moment, RetryFailed, RunHook
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
@@ -182,6 +183,15 @@ def finish_with_hooks(
     if restless is not None:
         return stand_down(situation.state, restless, Outcome.FAILED, *events)
     return note(*events, *onwards)
+
+
+def await_seen_again(situation: Situation, names: Iterable[NodeName]) -> Decision:
+    """Wait until a reading shows these nodes: nothing else can say that nothing is left to do for them."""
+    away, late = tuple(names), situation.over(limits.SEEN_AGAIN)
+    if late is not None:
+        reason = f"{', '.join(away)}: not seen in the cluster for {late:.0f} s"
+        return stand_down(situation.state, reason, limits.SEEN_AGAIN.ends)
+    return wait(situation.now, f"{listed(away)} to be back", seconds=1.0)
 
 
 def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:

@@ -521,11 +521,7 @@ def finish_wave(situation: Situation) -> Decision:
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
     away = [node.name for node in nodes if not is_next(Move.FINISH, situation, node)]
     if away:
-        late = situation.over(limits.SEEN_AGAIN)
-        if late is not None:
-            reason = f"{', '.join(away)}: not seen in the cluster for {late:.0f} s"
-            return stand_down(state, reason, limits.SEEN_AGAIN.ends)
-        return wait(now, f"{listed(away)} to be back", seconds=1.0)
+        return recover.await_seen_again(situation, away)
     wave, onwards = state.wave, run_phase(state.phase, Phase.GATED)
     finished = (WaveFinished(number=wave.number, seconds=now - state.wave_since),) if wave else ()
     return recover.finish_with_hooks(situation, nodes, *finished, onwards=(onwards,))

@@ -181,10 +181,13 @@ def await_doubt(situation: Situation) -> Decision | None:
 
 
 def no_node_left(situation: Situation) -> Decision | None:
-    """Every node had its turn."""
+    """Every node had its turn, and is seen to be over: one that is back and in no wave may still owe work."""
     state = situation.state
     if state.nodes_in(NodePhase.PENDING):
         return None
+    back = [node.name for node in state.nodes_in(NodePhase.REJOINED)]
+    if back:
+        return recover.await_seen_again(situation, back)
     failed = admit.failed_before(situation, state.nodes_in(NodePhase.FAILED))
     return failed or note(run_phase(state.phase, Phase.FINISHING))
 

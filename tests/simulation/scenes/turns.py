@@ -150,6 +150,22 @@ AUTOMATON: Final = (
     Scene(name="--skip of a node whose before_stop hooks ran: they are undone",
         wanted=OWED, killed="after hook_before_stop", then=[resume(skip=[ES2])], lives={ES2: 1},
         verbs={ES2: ["before_stop", "after_recovery", "after_recovery"]}),
+    Scene(name="--skip: all of its hooks are undone, though the cluster is not read between them",
+        wanted=OWED,
+        befalls=[
+            first(mishaps.StartsFail(node=ES2, times=3)),
+            at("hook_after_recovery", mishaps.Unreadable(seconds=20.0), ES2, after=0.05)
+        ],
+        ends=FAILED, away=[ES2],
+        then=[node_mishaps.RestartedByHand(node=ES2), 60.0, resume(skip=[ES2])],
+        verbs={ES2: [*WHOLE[:4], "start", "start", *WHOLE[4:]]}),
+    Scene(name="the last node, restarted before its turn and then not read, still gets its turn",
+        wanted=OWED,
+        befalls=[
+            at("hook_before_stop", node_mishaps.RestartedByHand(node=ES1), ES1, after=0.05),
+            at("hook_after_recovery", mishaps.Unreadable(seconds=20.0), ES1, after=0.05)
+        ],
+        lives={ES1: 3}, phases={ES1: ["rejoined", "pending", *TURN, "recovered"]}),
     Scene(name="a reboot that is lost is waited for, and sent again",
         wanted=policy(reboot=True, deadlines=SHORT), befalls=[lost("reboot")], boots={}),
 )

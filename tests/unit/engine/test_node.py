@@ -18,7 +18,7 @@ from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import Situation
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, StartNode
-from orchestrator.model.event import RunResumed
+from orchestrator.model.event import Deposed, RunResumed
 from orchestrator.model.observation import HostView
 from orchestrator.model.phase import REBOOT, RESTART, Goal, NodePhase, Verb
 from tests.simulation.play import policy
@@ -236,6 +236,22 @@ def test_a_start_is_tried_three_times_and_each_has_its_time(subtests: pytest.Sub
             sent = 0.0 if sent_ago is None else now() - sent_ago
             node = node_in(STARTING, since=since, tries=tries, start_sent=sent)
             assert effect(turned(situation(node, "gone", "absent"))) == wanted
+
+
+def test_a_start_that_a_run_taken_over_may_not_send_ends(subtests: pytest.Subtests) -> None:
+    """It starts what is seen down. For the rest it waits within the limit, and not for what is theirs."""
+    for service, in_hand, since, wanted in [
+        ("gone", (), 20.0, "start"),
+        ("silent", (), 20.0, ""),
+        ("silent", (), LONG, ">failed flip"),
+        ("stops", (), LONG, ">failed flip"),
+        ("gone", (ES2,), LONG, ""),
+        ("silent", (ES2,), LONG, ""),
+    ]:
+        with subtests.test(service=service, in_hand=in_hand, since=since):
+            deposed = Deposed(successor="run-2", owner="ben@c", epoch=2, in_hand=in_hand)
+            asked = situation(node_in(STARTING, since=since), service, "absent", goal=Goal.BRING_UP)
+            assert effect(turned(replace(asked, state=state_with(asked.state, deposed=deposed)))) == wanted
 
 
 def test_a_limit_of_a_node_counts_to_the_moment_of_the_reading() -> None:
