@@ -22,12 +22,14 @@ TEST_NAME = 60
 
 def test_no_module_is_too_long_to_be_read_at_once() -> None:
     lengths = {module.name: module.source.count("\n") for module in modules()}
-    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES} == {}
+    long = {name: lines for name, lines in lengths.items() if lines > MODULE_LINES}
+    assert long == {}, f"a module has at most {MODULE_LINES} lines: what is a subject of its own moves out"
 
 
 def test_no_function_is_too_long_to_be_seen_at_once() -> None:
     found = [(module.name, *function) for module in modules() for function in module.functions]
-    assert [one for one in found if one[2] > FUNCTION_LINES] == []
+    long = [one for one in found if one[2] > FUNCTION_LINES]
+    assert long == [], f"a function has at most {FUNCTION_LINES} lines"
     source = 'def f():\n    """What\n    it does."""\n    a = 1\n    return a\ndef g():\n    """Nothing."""\n'
     assert module_of(source).functions == (("f", 2), ("g", 1))
 
@@ -67,7 +69,7 @@ def _test_faults(source: str) -> Iterator[str]:
     """Read by line: the tests are many, and only their names and imports count."""
     for name in re.findall(r"^\s*def (test_\w+)", source, re.MULTILINE):
         if len(name) > TEST_NAME:
-            yield f"{name} has {len(name)} characters"
+            yield f"{name} has {len(name)} characters, more than {TEST_NAME}"
     for line in re.findall(r"^\s*(?:from|import) .*(?:\([^)]*\))?", source, re.MULTILINE):
         yield from (f"imports {name}" for name in re.findall(r"\btest_\w+", line))
 
@@ -88,7 +90,7 @@ def test_a_long_name_or_an_imported_test_would_be_seen() -> None:
         f"from tests.fakes.clock import ManualClock\ndef test_{'x' * 56}(): ...\ndef test_{'y' * 55}(): ...\n"
     )
     assert list(_test_faults(bad)) == [
-        f"test_{'x' * 56} has 61 characters",
+        f"test_{'x' * 56} has 61 characters, more than 60",
         "imports test_one",
         "imports test_two",
         "imports test_four",

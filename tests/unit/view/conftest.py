@@ -23,7 +23,7 @@ def golden() -> Callable[[str, str], None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         assert path.is_file(), f"no golden file {name}; write it with {REWRITE}=1 and read it"
-        assert text == path.read_text(encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8"), f"if it is right, {REWRITE}=1 writes {name}"
 
     return compare
 
