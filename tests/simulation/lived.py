@@ -27,6 +27,7 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.reading import Instant
 from orchestrator.runs.simulated import Common
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
@@ -460,10 +461,7 @@ class AnyLife:
 
         A cluster that nobody can reach refuses nobody: the refusal counts from when it answers again.
         """
-        simulation, ahead = self.simulation, self.simulation.clock.ahead
-        every = simulation.journal.records
-        if ahead:
-            every = [replace(record, at=record.at - ahead) for record in every]
+        simulation, every = self.simulation, self.simulation.happened()
         began = next((one for one in every if isinstance(one.event, RunStarted)), None)
         here = [one for one in every if one.at >= self.attempt_began and one is not began]
         befell = simulation.fate.befell
@@ -485,6 +483,11 @@ class AnyLife:
         wrong = at_night.broken_rule(records, refused, still, simulation.fate.happened)
         if wrong is not None:
             raise BrokenError("refused", wrong)
+
+    def _settled(self) -> Instant:
+        """When the last wave of the run was back with all its copies; 0 if none was."""
+        entered = [r for r in self.simulation.happened() if isinstance(r.event, PhaseEntered)]
+        return max((r.at for r in entered if r.event.to == Phase.SETTLED.value), default=0.0)
 
     def _failed(self, state: RunState) -> list[NodeName]:
         """Nodes that were named as failed, by this run or by one of another machine that stopped them last.
@@ -511,7 +514,7 @@ class AnyLife:
         It stopped them, or found them stopped when it took our run over; no stop came after its end.
         """
         for other, end in (each for _, ended in self._successors for each in ended):
-            until = other.journal.records[-1].at - other.clock.ahead
+            until = other.happened()[-1].at
             for name, node in end.nodes.items():
                 if node.phase is NodePhase.FAILED and 0.0 < self.world.nodes[name].stop_sent <= until:
                     yield name, end
@@ -576,9 +579,9 @@ class AnyLife:
     def met(self) -> Counter[tuple[str, str]]:
         """In which phase of a run each mishap came about, as the journals tell."""
         entered = sorted(
-            (record.at - run.clock.ahead, record.event.to)
+            (record.at, record.event.to)
             for run in (*self.past, self.simulation)
-            for record in run.written(run.run)
+            for record in run.happened(run.run)
             if isinstance(record.event, PhaseEntered) and record.event.node is None
         )
         moments = [at for at, _ in entered]

@@ -8,7 +8,7 @@ so that a test can check, and change the world, in between.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -22,6 +22,7 @@ from orchestrator.model.event import Event, Record, RestoreBegun, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Seconds
 from orchestrator.ports import Reporter
 from orchestrator.runs import simulated
 from orchestrator.runs.connection import Connection, Watched
@@ -58,6 +59,8 @@ class Simulation(simulated.Simulation):
     """A program that tests stop, take over, and look into."""
 
     _given_back: weakref.finalize[[Engine], Any] | None = None
+    # of each process, how much was written of each run before it, and how far its clock was ahead
+    _clocks: tuple[tuple[Mapping[str, int], Seconds], ...] = ()
 
     def _empty_state(self) -> Engine:
         state = empty_state()
@@ -76,6 +79,24 @@ class Simulation(simulated.Simulation):
     def deposed(self) -> bool:
         """Whether another program owns the cluster now."""
         return 0 < self.leases.claim < self.world.owner.epoch
+
+    def happened(self, run: str = "") -> list[Record]:
+        """What was committed to the journal of a run, each record at the world's time; of the current run."""
+        run = run or self.journal.run
+        records = self.written(run)
+        begins = [(before.get(run, 0), ahead) for before, ahead in self._clocks]
+        ends = [*(begin for begin, _ in begins[1:]), len(records)]
+        return [
+            replace(record, at=record.at - ahead) if ahead else record
+            for (begin, ahead), end in zip(begins, ends, strict=False)
+            for record in records[begin:end]
+        ]
+
+    def _started(self, *given: Any) -> Connection:
+        connection = super()._started(*given)
+        before = {run: len(written) for run, written in self._written.items()}
+        self._clocks = (*self._clocks, (before, self.clock.ahead))
+        return connection
 
     def records(self, run: str) -> tuple[Record, ...]:
         """The journal of a run, as its state has it."""

@@ -247,11 +247,10 @@ def told_in_full(seed: int) -> tuple[str, bool]:
     lines = [str(life.means)]
     happened = [(at, 0, what) for at, what in life.world.story]
     for program in life.programs:
-        ahead = program.clock.ahead
         happened += [
-            (record.at - ahead, 1, f"{run} {str(record.event)[:400]}")
+            (record.at, 1, f"{run} {str(record.event)[:400]}")
             for run in program.own_runs
-            for record in program.written(run)
+            for record in program.happened(run)
         ]
     happened.sort(key=lambda entry: entry[:2])
     lines += [f"{at - 1_000_000:10.2f} {'    ' if of_run else ''}{what}" for at, of_run, what in happened]

@@ -217,8 +217,7 @@ class Life(AnyLife):
 
     def _judge_foreseen(self) -> None:
         """No attempt waits to its limit for a copy that no node takes, by rules older than its first stop."""
-        ahead, journal = self.simulation.clock.ahead, self.simulation.journal
-        records = [r for r in journal.records if r.at - ahead >= self.attempt_began]
+        records = [r for r in self.simulation.happened() if r.at >= self.attempt_began]
         entered = [
             (r.at, r.event.to) for r in records if isinstance(r.event, PhaseEntered) and not r.event.node
         ]
@@ -229,7 +228,7 @@ class Life(AnyLife):
         ]
         if waited_out < self.drawn.wanted.deadlines.recover or not stops:
             return
-        began = stops[0] - ahead
+        began = stops[0]
         waited = [found for shard in self.world.missing if (found := self.world.placement.shard(shard))]
         foreseen = [
             self.began <= max(index.ruled_at, self.world.ruled_at) < began
@@ -312,9 +311,7 @@ class Life(AnyLife):
         world = self.world
         # A node that dies or is restarted by hand, missed only when the last wave has recovered, is none of
         # the run.
-        entered = [r for r in self.simulation.journal.records if isinstance(r.event, PhaseEntered)]
-        recovered = max((r.at for r in entered if r.event.to == Phase.SETTLED.value), default=0.0)
-        unnoticed = recovered - self.simulation.clock.ahead - world.detection_seconds
+        unnoticed = self._settled() - world.detection_seconds
         since = [what for at, what in world.story if at >= unnoticed]
         gone = {what.removesuffix(" dies").removesuffix(" left") for what in since}
         if not any(what.endswith((" dies", " left")) for what in since):
@@ -354,10 +351,9 @@ class Life(AnyLife):
 
         Sent back from the choice of a wave it does: no candidate may be stopped while they recover.
         """
-        ahead = self.simulation.clock.ahead
         entered = [
-            (record.at - ahead, record.event)
-            for record in self.simulation.journal.records
+            (record.at, record.event)
+            for record in self.simulation.happened()
             if isinstance(record.event, RunResumed | RestoreBegun | PhaseEntered)
             and getattr(record.event, "node", None) is None
         ]
@@ -413,8 +409,8 @@ class Life(AnyLife):
         events = (
             record.event
             for run in (*self.past, self.simulation)
-            for record in run.journal.records
-            if record.at - run.clock.ahead <= until
+            for record in run.happened()
+            if record.at <= until
         )
         key, said, owed, left = (shard.index_uuid, shard.number), 0, dict[int, int](), set[int]()
         for event in events:

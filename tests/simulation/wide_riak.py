@@ -142,7 +142,7 @@ class RiakLife(AnyLife):
 
     def _judge_done(self, state: RunState) -> None:
         world = self.ring
-        recovered = max(self._settled(), default=0.0) - self.simulation.clock.ahead
+        recovered = self._settled()
         since = [what for at, what in world.story if at >= recovered]
         gone = {what.removesuffix(" dies").removesuffix(" left") for what in since}
         for name in state.nodes:
@@ -168,10 +168,3 @@ class RiakLife(AnyLife):
             self.simulation.fate.happened[PASSED] += 1
         if left and not gone & set(world.nodes):
             raise BrokenError("completeness", f"{len(left)} fallbacks wait to be handed off at the end")
-
-    def _settled(self) -> list[float]:
-        return [
-            record.at
-            for record in self.simulation.journal.records
-            if isinstance(event := record.event, PhaseEntered) and event.to == Phase.SETTLED.value
-        ]
