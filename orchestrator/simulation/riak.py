@@ -303,7 +303,8 @@ class RiakWorld(World):
     def fall_back(self, partition: int, on: NodeName) -> None:
         """From now on a node holds data of another node's partition."""
         owner = self.ring.owners[partition]
-        self.fallbacks.append(SimFallback(partition=partition, holder=on, owner=owner, since=self.agenda.now))
+        now = self.agenda.now
+        self.fallbacks.append(SimFallback(partition=partition, holder=on, owner=owner, made=now, since=now))
         self.changed(f"{on} has a fallback for partition {partition} of {owner}")
 
     def stick(self, partition: int, on: NodeName, cured_by: frozenset[NodeName]) -> None:

@@ -55,7 +55,8 @@ class SimFallback:
     partition: int
     holder: NodeName  # the node on which it runs
     owner: NodeName  # the node to which the partition belongs
-    since: Instant  # when it was created
+    made: Instant  # when it was created
+    since: Instant  # since when it has waited: its creation, or the moment at which nothing keeps it any more
     due: Instant = NEVER  # when it has been idle for long enough; never while one side is away
     active: bool = False  # it is being handed off
     # it is not handed off before one of these nodes restarts, with none of them never; None: it is

@@ -26,7 +26,7 @@ _ENOUGH_FOR_EVERY_MISHAP = 200
 
 
 def test_seeds_that_once_broke_a_property_break_none(subtests: pytest.Subtests) -> None:
-    for seed in [64, 207, 304, 958, 1015, 1060, 1151, 9_500_042, 20_001_950]:
+    for seed in [64, 207, 304, 958, 1015, 1060, 1151, 9_500_042, 20_001_950, 20_002_202]:
         with subtests.test(seed=seed):
             RiakLife(chance_riak(FIRST + seed)).live()
 

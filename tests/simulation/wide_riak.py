@@ -162,7 +162,7 @@ class RiakLife(AnyLife):
             if hooks and undone_by_hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
                 raise BrokenError("completeness", f"{name} is left out of service: {hooks[-1]}")
         excused = max(node.stop_sent for node in world.nodes.values()) - WAITS_SECONDS
-        left = [each for each in world.fallbacks if excused < each.since < recovered]
+        left = [each for each in world.fallbacks if excused < each.made < recovered]
         passed = [event for event in self._events if isinstance(event, HandoffLeftWaiting)]
         if any(event.partitions for event in passed):
             self.simulation.fate.happened[PASSED] += 1
