@@ -223,15 +223,22 @@ class Choice:
             if not number or size <= most
         )
 
-    def in_turn(self, groups: Mapping[str, Sequence[Unit]]) -> list[str]:
-        """The titles of groups in the order of the run: a group goes when its last node would."""
+    def zones(self) -> list[tuple[Unit, ...]]:
+        """The units of each zone, in the order of the run: a zone goes when its last node would.
+
+        A node without a zone is a zone of its own.
+        """
+        zones: dict[str, list[Unit]] = {}
+        for unit in self.units:
+            zone = self.zone(unit[0])
+            zones.setdefault(f"node {unit[0]}" if zone is None else f"zone {zone}", []).append(unit)
 
         def place(title: str) -> tuple[bool, tuple[int, int], int, str]:
-            names = _nodes(groups[title])
+            names = _nodes(zones[title])
             returns = max(self.returns.get(name, 0) for name in names)
             return self.half_installed.isdisjoint(names), max(map(self.rank, names)), returns, title
 
-        return sorted(groups, key=place)
+        return [tuple(zones[title]) for title in sorted(zones, key=place)]
 
     def zone(self, name: NodeName) -> Zone | None:
         """The zone of a node; None when it has none, or is away."""
@@ -248,13 +255,65 @@ def _nodes(units: Iterable[Unit]) -> tuple[NodeName, ...]:
     return tuple(name for unit in units for name in unit)
 
 
+_Refused = Mapping[NodeName, Hold]
+"""What holds each of some nodes that are left for later."""
+
+
+def _first_that_passes(
+    choice: Choice, groups: Sequence[tuple[Unit, ...]]
+) -> tuple[tuple[Unit, ...], Wave | None, _Refused, _Refused]:
+    """The first group of which a node passes, its wave, what it leaves for later, and what was passed over.
+
+    Groups of the lowest rank, or of any rank where all of them wait for another node: what holds them is that
+    others go first. If no node passes in these, it is the first group, without a wave.
+    """
+
+    def last(group: Iterable[Unit]) -> tuple[int, int]:
+        return max(map(choice.rank, _nodes(group)))
+
+    passed_over: dict[NodeName, Hold] = {}
+    for group in groups:
+        others_first = all(hold.others_first for hold in passed_over.values())
+        if not others_first and last(group) != last(groups[0]):
+            break
+        wave, refused = _as_many_as_pass(choice, group)
+        if wave is not None:
+            return group, wave, refused, passed_over
+        passed_over |= refused
+    return groups[0], None, {}, {}
+
+
+def _as_many_as_pass(choice: Choice, units: tuple[Unit, ...]) -> tuple[Wave | None, _Refused]:
+    """The wave of these units, or of those that pass together, taken in order; and what holds the others.
+
+    No more than the wave may have: a canary whose first nodes are held takes the next ones. None when no
+    unit passes even alone.
+    """
+    whole = choice.wave(choice.within_most(units))
+    held = choice.ask(whole)
+    if not held:
+        return whole, {}
+    if len(units) == 1:
+        return None, dict.fromkeys(units[0], held[0])
+    taken, refused = list[Unit](), dict[NodeName, Hold]()
+    for unit in units:
+        if choice.within_most((*taken, unit)) != (*taken, unit):
+            continue
+        held = choice.ask(choice.wave([*taken, unit]))
+        if held:
+            refused |= dict.fromkeys(unit, held[0])
+        else:
+            taken.append(unit)
+    return choice.wave(taken) if taken else None, refused
+
+
 def node_wave(choice: Choice) -> Wave:
     """`--strategy node`: the first node in order, alone, or with all others that its machine takes along.
 
     A node that does not pass a predicate is skipped for the next one of its rank, or of any rank where all of
     them wait for another node. If no node passes, the wave is the first node, and the run holds.
     """
-    unit, passed_over = _first_that_passes(choice)
+    (unit,), _, _, passed_over = _first_that_passes(choice, [(unit,) for unit in choice.units])
     name = unit[-1]
     member = choice.members.get(name)
     if len(unit) > 1:
@@ -271,26 +330,6 @@ def node_wave(choice: Choice) -> Wave:
     if passed_over:
         why += f"; before {_without(passed_over)}"
     return replace(choice.wave([unit]), why=why)
-
-
-def _first_that_passes(choice: Choice) -> tuple[Unit, Mapping[NodeName, Hold]]:
-    """The first unit of the lowest rank that passes, and the holds on the units before it."""
-    units = choice.units
-    lowest = choice.rank(units[0][-1])
-    passed_over: dict[NodeName, Hold] = {}
-    for unit in units:
-        if choice.rank(unit[-1]) != lowest and not _go_later(passed_over.values()):
-            break
-        held = choice.ask(choice.wave([unit]))
-        if not held:
-            return unit, passed_over
-        passed_over |= dict.fromkeys(unit, held[0])
-    return units[0], {}
-
-
-def _go_later(held: Iterable[Hold]) -> bool:
-    """Whether nodes of any rank may go before these, since all that holds them is that others go first."""
-    return all(hold.others_first for hold in held)
 
 
 def _leader(choice: Choice) -> str:
@@ -317,59 +356,17 @@ def zone_wave(choice: Choice) -> Wave:
     node; if none passes in all of them, the wave is the first node, and the run holds. If nodes of one
     machine go together, all this applies to machines: none is split.
     """
-    groups: dict[str, list[Unit]] = {}
-    for unit in choice.units:
-        zone = choice.zone(unit[0])
-        groups.setdefault(f"node {unit[0]}" if zone is None else f"zone {zone}", []).append(unit)
-    ranks = {title: max(map(choice.rank, _nodes(units))) for title, units in groups.items()}
-    titles = choice.in_turn(groups)
-    first = [title for title in titles if ranks[title] == ranks[titles[0]]]
-    for title in titles:
-        alone = (choice.wave([unit]) for each in first for unit in groups[each])
-        if title not in first and not _go_later(hold for wave in alone for hold in choice.ask(wave)[:1]):
-            break
-        wave = _of_zone(choice, tuple(groups[title]))
-        if wave is not None:
-            return wave
-    units = tuple(groups[titles[0]])
-    refused = choice.wave(units[:1])
-    return replace(refused, why=_why_zone(choice, _nodes(units), refused, {}, to_pause=False))
-
-
-def _of_zone(choice: Choice, units: tuple[Unit, ...]) -> Wave | None:
-    """The wave of one zone, as large as the predicates allow; None when no node passes."""
-    bounded = choice.within_most(units)
-    wave, refusals = choice.wave(bounded), dict[NodeName, Hold]()
-    if choice.ask(wave):
-        wave, refusals = _smaller(choice, units)
-        if not wave.nodes:
-            return None
-    cut = wave.nodes == _nodes(bounded)
-    return replace(wave, why=_why_zone(choice, _nodes(units), wave, refusals, to_pause=cut))
-
-
-def _smaller(choice: Choice, whole: tuple[Unit, ...]) -> tuple[Wave, dict[NodeName, Hold]]:
-    """The nodes of a held wave that pass together, taken in order, and what holds each node before them.
-
-    No more than the wave may have: a canary whose first nodes are held takes the next ones.
-    """
-    taken, refusals = list[Unit](), dict[NodeName, Hold]()
-    for unit in whole:
-        if choice.within_most((*taken, unit)) != (*taken, unit):
-            continue
-        held = choice.ask(choice.wave([*taken, unit]))
-        if held:
-            refusals |= dict.fromkeys(unit, held[0])
-        else:
-            taken.append(unit)
-    return (choice.wave(taken) if taken else Wave(number=choice.number, nodes=())), refusals
+    units, found, refused, _ = _first_that_passes(choice, choice.zones())
+    wave = found or choice.wave(units[:1])
+    cut = found is not None and wave.nodes == _nodes(choice.within_most(units))
+    return replace(wave, why=_why_zone(choice, _nodes(units), wave, refused, to_pause=cut))
 
 
 def _why_zone(
     choice: Choice,
     candidates: tuple[NodeName, ...],
     wave: Wave,
-    refusals: Mapping[NodeName, Hold],
+    refusals: _Refused,
     *,
     to_pause: bool,
 ) -> str:
@@ -408,7 +405,7 @@ def _why_zone(
     return "; ".join(said)
 
 
-def _without(refusals: Mapping[NodeName, Hold]) -> str:
+def _without(refusals: _Refused) -> str:
     """Nodes that are left for later, with each predicate and its subject once; evidence for the first."""
     by_rule: dict[tuple[str, str], list[NodeName]] = {}
     for name, hold in refusals.items():
@@ -431,21 +428,19 @@ def shard_safe_wave(choice: Choice) -> Wave:
         names = _nodes(units)
         return choice.half_installed.isdisjoint(names), choice.master in names
 
-    held: Wave | None = None
+    first: Sequence[Unit] = ()
     for units in _together(choice):
-        sets = Sets(units, choice.bounds()).fewest()
-        sets = tuple(sorted(sets, key=place))
-        chosen = choice.within_most(sets[0])
-        wave, refusals = choice.wave(chosen), dict[NodeName, Hold]()
-        if choice.ask(wave):
-            wave, refusals = _smaller(choice, chosen)
-        if wave.nodes:
-            return replace(wave, why=_why_set(choice, wave, refusals, later=len(sets) - 1))
-        held = held or choice.wave(sets[0][:1])
-    return replace(held or choice.wave(choice.units[:1]), why="held even alone")
+        sets = sorted(Sets(units, choice.bounds()).fewest(), key=place)
+        wave, refused = _as_many_as_pass(choice, sets[0])
+        if wave is not None:
+            return replace(wave, why=_why_set(choice, wave, refused, later=len(sets) - 1))
+        first = first or sets[0][:1]
+    return replace(choice.wave(first), why="held even alone")
 
 
-def fewest_waves(policy: Policy, view: ClusterView, units: Sequence[Unit], bounds: Iterable[Bound]) -> Fewest:
+def fewest_waves(
+    policy: Policy, view: ClusterView, units: Sequence[Unit], bounds: Iterable[Bound]
+) -> tuple[int, str]:
     """So many waves `shard-safe` needs at least for these units, and why."""
     choice = Choice(
         number=1,
@@ -465,30 +460,19 @@ def fewest_waves(policy: Policy, view: ClusterView, units: Sequence[Unit], bound
     return sum(each for each, _ in found), "; ".join(reasons)
 
 
-Fewest = tuple[int, str]
-"""A number of waves, and the reason why there cannot be fewer."""
-
-
 def _together(choice: Choice) -> Iterator[tuple[Unit, ...]]:
     """The units of which one set is chosen: of a zone, or all; for an upgrade those of the lowest rank."""
-    groups: dict[str, list[Unit]] = {}
     apart = choice.policy.zone_attribute is not None and not choice.policy.disables(_ONE_ZONE, "wave")
-    for unit in choice.units:
-        zone = choice.zone(unit[0]) if apart else None
-        title = f"zone {zone}" if zone is not None else f"node {unit[0]}" if apart else ""
-        groups.setdefault(title, []).append(unit)
-    for title in choice.in_turn(groups):
-        units = groups[title]
-        if choice.policy.upgrade is not None:
-            lowest = min(choice.rank(unit[-1]) for unit in units)
-            units = [unit for unit in units if choice.rank(unit[-1]) == lowest]
-        yield tuple(units)
+    for units in choice.zones() if apart else [choice.units]:
+        lowest = min(choice.rank(unit[-1]) for unit in units)
+        every = choice.policy.upgrade is None
+        yield tuple(unit for unit in units if every or choice.rank(unit[-1]) == lowest)
 
 
 _ONE_ZONE: Final = "one_zone_at_a_time"
 
 
-def _why_set(choice: Choice, wave: Wave, refusals: Mapping[NodeName, Hold], *, later: int) -> str:
+def _why_set(choice: Choice, wave: Wave, refusals: _Refused, *, later: int) -> str:
     count = len(wave.nodes)
     of_zone = f" of zone {wave.zone}" if wave.zone is not None and count > 1 else ""
     said = f"{count} nodes{of_zone} that can be down together" if count > 1 else "can be down with no other"
