@@ -60,51 +60,21 @@ class OptimisticWorld:
     def after(self, *actions: Action) -> OptimisticWorld:
         """The world in which these actions have succeeded. Many nodes stop and start at the cost of one."""
         world = self
-        for kind, same in groupby(actions, key=type):
-            view = world.seen.cluster
+        for _, together in groupby(actions, key=type):
+            same, view = list(together), world.seen.cluster
             if isinstance(view, Unknown):
                 return world
-            if kind is StopNode:
-                world = world.stopped(view, [one.node for one in same if isinstance(one, StopNode)])
-            elif kind is StartNode:
-                world = world.started(view, [one.node for one in same if isinstance(one, StartNode)])
-            elif kind is RebootHost:
-                world = world.booted(view, [one for one in same if isinstance(one, RebootHost)])
-            else:
-                for one in same:
-                    world = world.done(one)
+            match same[0]:
+                case StopNode():
+                    world = world.stopped(view, [one.node for one in same if isinstance(one, StopNode)])
+                case StartNode():
+                    world = world.started(view, [one.node for one in same if isinstance(one, StartNode)])
+                case RebootHost():
+                    world = world.booted(view, [one for one in same if isinstance(one, RebootHost)])
+                case _:
+                    for one in same:
+                        world = world.done(one)
         return world
-
-    def done(self, action: Action) -> OptimisticWorld:
-        """The world in which this one has succeeded."""
-        view = self.seen.cluster
-        if isinstance(view, Unknown):
-            return self
-        match action:
-            case WriteSettings():
-                return self._settings(action)
-            case RunInstall(node=name, ticket=ticket):
-                done = InstallView(ticket=ticket, state=InstallState.DONE)
-                world = self.on_hosts([name], install=done)
-                return replace(world, installed={**self.installed, name: action})
-            case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex() | RunHook() | TuneHost():
-                return self
-            case StopNode() | StartNode() | RebootHost():
-                return self.after(action)
-            case _:
-                return replace(self, seen=self.kind.played(self.seen, action))
-
-    def _with(self, view: ClusterView, **changes: object) -> OptimisticWorld:
-        return replace(self, seen=replace(self.seen, cluster=view.changed({}, None, **changes)))
-
-    def on_hosts(self, names: Iterable[NodeName], **changes: Any) -> OptimisticWorld:
-        """The world in which the readings of these nodes' hosts are changed so."""
-        hosts = dict(self.seen.hosts)
-        for name in names:
-            host = hosts.get(name)
-            if isinstance(host, HostView):
-                hosts[name] = replace(host, **changes)
-        return replace(self, seen=replace(self.seen, hosts=hosts))
 
     def in_reach(self) -> OptimisticWorld:
         """The world in which every host answers and reports its boot."""
@@ -126,7 +96,7 @@ class OptimisticWorld:
             else node
             for node in view.nodes
         )
-        return self._with(view, nodes=nodes)
+        return replace(self, seen=replace(self.seen, cluster=view.changed({}, nodes=nodes)))
 
     def without(self, lost: Iterable[MissingCopy]) -> OptimisticWorld:
         """The world in which so many copies of these shards do not come back with the nodes that are down."""
@@ -144,6 +114,19 @@ class OptimisticWorld:
         return replace(self, seen=replace(self.seen, cluster=view.changed(changed))) if changed else self
 
     # What the actions do ------------------------------------
+
+    def done(self, action: Action) -> OptimisticWorld:
+        """The world in which this one has succeeded, which is about no node's process."""
+        match action:
+            case WriteSettings():
+                return self._written(action)
+            case RunInstall(node=name, ticket=ticket):
+                world = self.on_hosts([name], install=InstallView(ticket=ticket, state=InstallState.DONE))
+                return replace(world, installed={**self.installed, name: action})
+            case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex() | RunHook() | TuneHost():
+                return self
+            case _:
+                return replace(self, seen=self.kind.played(self.seen, action))
 
     def stopped(self, view: ClusterView, names: Iterable[NodeName]) -> OptimisticWorld:
         """The world in which these nodes are down, one after the other."""
@@ -192,7 +175,16 @@ class OptimisticWorld:
             world = world.on_hosts(reboot.nodes, boot_id=f"planned-{number}")
         return world
 
-    def _settings(self, action: WriteSettings) -> OptimisticWorld:
+    def on_hosts(self, names: Iterable[NodeName], **changes: Any) -> OptimisticWorld:
+        """The world in which the readings of these nodes' hosts are changed so."""
+        hosts = dict(self.seen.hosts)
+        for name in names:
+            host = hosts.get(name)
+            if isinstance(host, HostView):
+                hosts[name] = replace(host, **changes)
+        return replace(self, seen=replace(self.seen, hosts=hosts))
+
+    def _written(self, action: WriteSettings) -> OptimisticWorld:
         settings = self.seen.settings
         if isinstance(settings, Unknown):
             return self
