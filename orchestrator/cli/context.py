@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -111,37 +112,22 @@ class Context:
         """
         return open_store(url, self.environment, access=access, home=self.home)
 
+    def state(self, url: str | None, access: Access) -> AbstractContextManager[StateStore]:
+        """The same for the duration of a block."""
+        return closing(self.open_state(url, access))
+
     def command(self, verb: str, *words: str, state: str | None) -> str:
         """A command as it can be typed; `state` is this command's own `--state`."""
         return next_command(verb, *words, state=named_state(state, self.environment))
-
-    @contextmanager
-    def state(self, url: str | None, access: Access) -> Iterator[StateStore]:
-        """Open the state database for the duration of a block.
-
-        Raises:
-            JournalError: it cannot be opened.
-        """
-        store = self.open_state(url, access)
-        try:
-            yield store
-        finally:
-            store.close()
 
     def ports(self, file: HostsFile) -> FilePorts:
         """The ports of a cluster file. The caller closes them."""
         return FilePorts(file, self.files, self.clock)
 
     def connect(
-        self, file: ClusterFile, state: str | None, agrees: Agrees = lambda _said: False
-    ) -> Connection:
-        """The connection to a file's cluster, with the process's signals. The caller closes it."""
-        return self.connect_over(self.ports(file), state, agrees)
-
-    def connect_over(
         self, ports: FilePorts, state: str | None, agrees: Agrees = lambda _said: False
     ) -> Connection:
-        """The same connection over existing ports."""
+        """The connection to a cluster, with the process's signals. The caller closes it, and so the ports."""
         requests = _SignalRequests(self)
         process = Process(
             clock=self.clock,
@@ -149,16 +135,13 @@ class Context:
             host=host_name(),
             background=Threads(self.clock),
             requests=requests.during,
-            reporter=self._reporter,
+            reporter=partial(_reporter, self),
             tell=self.note,
             agrees=agrees,
         )
         connection = connection_to(ports, self.files, process, state)
         connection.closing.callback(requests.close)
         return connection
-
-    def _reporter(self, watched: Watched) -> AbstractContextManager[Reporter]:
-        return _reporter(self, watched)
 
 
 def context_of(output: Output) -> Context:

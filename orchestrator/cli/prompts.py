@@ -56,12 +56,16 @@ def start(
         state: `--state`.
         dry_run: only show the plan.
         playbook: `--playbook`.
-        yes: do not ask.
+        yes: do not ask, and show no plan.
         output: format.
         restarts: False if only indices are merged.
 
     Returns:
         The exit code.
+
+    Raises:
+        UsageError: a question is needed, and there is no terminal.
+        typer.Abort: the answer is no.
     """
     context = context_of(output)
     file = context.cluster(cluster)
@@ -71,7 +75,17 @@ def start(
     with prepared_run(
         context, file, playbook=playbook, overrides=overrides, state=state, asks=asks, restarts=restarts
     ) as prepared:
-        return carry_out(prepared, context, dry_run=dry_run, yes=yes)
+        if dry_run:
+            note_beforehand(prepared, context)
+            return int(show_plan(prepared.plan(), context))
+        if prepared.not_due:
+            return end_without_nodes(prepared, context)
+        note_beforehand(prepared, context, looks=not yes)
+        plan = None
+        if not yes:
+            plan = prepared.plan()
+            confirm(plan, context)
+        return int(exit_code(prepared.run(plan)))
 
 
 def request(
@@ -129,7 +143,7 @@ def note_beforehand(prepared: Preparation, context: Context, *, looks: bool = Tr
             context.note(note)
 
 
-def end_without_nodes(prepared: Preparation, why: str, context: Context) -> int:
+def end_without_nodes(prepared: Preparation, context: Context) -> int:
     """End as done: a schedule finds nothing due on most days. Changes of a dead run are still restored.
 
     Returns:
@@ -138,6 +152,7 @@ def end_without_nodes(prepared: Preparation, why: str, context: Context) -> int:
     restored = prepared.restore_others()
     if restored is not None and exit_code(restored) is not ExitCode.DONE:
         return int(exit_code(restored))
+    why = prepared.not_due or ""
     context.note(why)
     return int(
         context.end(
@@ -156,31 +171,6 @@ def end_without_nodes(prepared: Preparation, why: str, context: Context) -> int:
     )
 
 
-def carry_out(prepared: Preparation, context: Context, *, dry_run: bool, yes: bool) -> int:
-    """Show the plan or run it. Where nothing is due, print that. Returns the exit code.
-
-    Args:
-        prepared: the prepared run.
-        context: the process.
-        dry_run: only show the plan.
-        yes: do not ask, and show no plan.
-
-    Raises:
-        UsageError: a question is needed, and there is no terminal.
-        typer.Abort: the answer is no.
-    """
-    if not dry_run and prepared.not_due:
-        return end_without_nodes(prepared, prepared.not_due, context)
-    note_beforehand(prepared, context, looks=dry_run or not yes)
-    if dry_run:
-        return int(show_plan(prepared.plan(), context))
-    plan = None
-    if not yes:
-        plan = prepared.plan()
-        confirm(plan, context)
-    return int(exit_code(prepared.run(plan)))
-
-
 @contextmanager
 def prepared_run(
     context: Context,
@@ -192,22 +182,15 @@ def prepared_run(
     asks: bool = False,
     restarts: bool = True,
 ) -> Iterator[Preparation]:
-    """Connect to a cluster and prepare a run.
+    """Connect to a cluster and prepare a run; the arguments are as for `start`.
 
-    Args:
-        context: the process.
-        file: the cluster file.
-        playbook: `--playbook`.
-        overrides: selection and policy flags.
-        state: `--state`.
-        asks: whether a question follows. If so, a missing terminal is reported before the cluster is read;
-            with names of nodes after that, because a wrong one is what has to be corrected first.
-        restarts: False for a bulk load that only merges indices and restarts no nodes.
+    With `asks` a question follows. If so, a missing terminal is reported before the cluster is read; with
+    names of nodes after that, because a wrong one is what has to be corrected first.
 
     Raises:
         OrchestratorError: files, flags, secrets, cluster, zones or selection are wrong.
     """
-    with context.connect(file, state) as connection:
+    with context.connect(context.ports(file), state) as connection:
         source = connection.ports.policy(playbook, overrides)
         if asks and not (overrides.only or overrides.exclude):
             require_terminal(context)

@@ -189,10 +189,10 @@ def apply(
     look = context.command("plan", "--cluster", loaded.cluster_file, state=state)
     if not yes:
         require_terminal(context, look)
-    with context.connect(context.cluster(loaded.cluster_file), state) as connection:
+    with context.connect(context.ports(context.cluster(loaded.cluster_file)), state) as connection:
         prepared, made = prepare_saved(connection, loaded)
         if prepared.not_due:
-            return end_without_nodes(prepared, prepared.not_due, context)
+            return end_without_nodes(prepared, context)
         if not yes:
             confirm(made, context, look)
         return int(exit_code(prepared.run(made)))
@@ -259,8 +259,8 @@ def resume(
             left = left_to_do(past.state, without=skipped) or "0 nodes"
             ask(f"Resume run {entry.run} on {visible(entry.cluster)}, to do: {left}?", context)
         agrees = agrees_to_recorded(context, accepted=accept_recorded_commands, yes=yes)
-        file = file or context.cluster(past.cluster_file)
-        with context.connect(file, state, agrees) as connection:
+        ports = context.ports(file or context.cluster(past.cluster_file))
+        with context.connect(ports, state, agrees) as connection:
             ended = resume_run(
                 connection, store, past, retry_failed=retry_failed, skip=skipped, accept_alerts=accepted
             )
@@ -302,7 +302,7 @@ def restore(
 
     def reach(past: PastRun | None) -> Connection:
         to = file or context.cluster(past.cluster_file if past else "")
-        return context.connect(to, state, agrees)
+        return context.connect(context.ports(to), state, agrees)
 
     def confirm(entry: RunEntry, store: StateStore) -> None:
         confirm_run("restore", entry, store, context, yes=yes)

@@ -199,7 +199,7 @@ def test_a_signal_between_two_waits_is_not_forgotten(tmp_path: Path) -> None:
     context, missed = context_of(Output.TEXT), list[int]()
     before = signal.signal(signal.SIGTERM, lambda number, _frame: missed.append(number))
     try:
-        with context.connect(context.cluster(str(file)), None) as connection:
+        with context.connect(context.ports(context.cluster(str(file))), None) as connection:
             requests = connection.process.requests
             with requests(lambda: None) as asked:
                 assert asked() == (Request.NONE, "")
@@ -207,7 +207,7 @@ def test_a_signal_between_two_waits_is_not_forgotten(tmp_path: Path) -> None:
             with requests(lambda: None) as asked:
                 _until(lambda: asked() == (Request.INTERRUPT, "SIGTERM"))
         with (
-            context.connect(context.cluster(str(file)), None) as again,
+            context.connect(context.ports(context.cluster(str(file))), None) as again,
             again.process.requests(lambda: None) as asked,
         ):
             assert asked() == (Request.INTERRUPT, "SIGTERM")

@@ -40,7 +40,7 @@ def restored(
     context = context_of(Output.JSON)
     ports = context.ports(context.cluster(str(path)))
     ports.cluster = stage.cluster
-    code = context.ended(riak_without_record(context.connect_over(ports, None), WHERE, place))
+    code = context.ended(riak_without_record(context.connect(ports, None), WHERE, place))
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["exit_code"] == code
     return code, last["message"]

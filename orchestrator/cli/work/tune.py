@@ -142,7 +142,7 @@ def _hosts(
     known: Mapping[NodeName, str] | None = None,
 ) -> Iterator[TunedHosts]:
     """The hosts that the flags select."""
-    with context.connect_over(ports, state) as connection:
+    with context.connect(ports, state) as connection:
         yield hosts_to_tune(
             connection,
             ports,
