@@ -171,6 +171,16 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """The options of each command that begins a run."""
+
+    reason: Reason = None
+    yes: Yes = False
+    output: OutputMode = Output.TEXT
+    state: State = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """The options that select nodes and change the policy of a run."""
 

@@ -10,8 +10,9 @@ from typing import Final, TypeVar
 import typer
 
 from orchestrator.cli.context import Context, context_of
-from orchestrator.cli.options import Output
+from orchestrator.cli.options import Begin, Output, Selection
 from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.merging import MergeFlags
 from orchestrator.config.policy import Overrides, require_segments
 from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, JournalError, OrchestratorError, UsageError
@@ -39,25 +40,25 @@ _REQUESTS: Final[Mapping[Request, str]] = {
 
 def start(
     cluster: str,
-    overrides: Overrides,
-    state: str | None,
+    selection: Selection,
+    begin: Begin,
     *,
     dry_run: bool,
     playbook: str | None,
-    yes: bool,
-    output: Output,
+    to: str | None = None,
+    merge: MergeFlags | None = None,
     restarts: bool = True,
 ) -> int:
     """Plan a run and begin it, after a question. If nothing is due, it ends in seconds and takes no lease.
 
     Args:
         cluster: name or path of its file.
-        overrides: selection, policy and merge flags.
-        state: `--state`.
+        selection: nodes and policy.
+        begin: among them `--yes`: do not ask, and show no plan.
         dry_run: only show the plan.
         playbook: `--playbook`.
-        yes: do not ask, and show no plan.
-        output: format.
+        to: the version of an upgrade.
+        merge: which indices are merged.
         restarts: False if only indices are merged.
 
     Returns:
@@ -67,13 +68,14 @@ def start(
         UsageError: a question is needed, and there is no terminal.
         typer.Abort: the answer is no.
     """
-    context = context_of(output)
+    overrides = selection.overrides(reason=begin.reason, merge=merge, to=to)
+    context, yes = context_of(begin.output), begin.yes
     file = context.cluster(cluster)
-    if overrides.merge is not None:
+    if merge is not None:
         require_segments(file)
     asks = not (yes or dry_run)
     with prepared_run(
-        context, file, playbook=playbook, overrides=overrides, state=state, asks=asks, restarts=restarts
+        context, file, playbook=playbook, overrides=overrides, state=begin.state, asks=asks, restarts=restarts
     ) as prepared:
         if dry_run:
             note_beforehand(prepared, context)

@@ -26,16 +26,12 @@ def restart(
     dry_run: opt.DryRun = False,
     playbook: opt.Playbook = None,
     selection: opt.Selection,
-    reason: opt.Reason = None,
-    yes: opt.Yes = False,
-    output: opt.OutputMode = opt.Output.TEXT,
-    state: opt.State = None,
+    begin: opt.Begin,
 ) -> int:
     """Restart every node in waves. Cluster settings are restored afterwards."""
     from orchestrator.cli.prompts import start
 
-    overrides = selection.overrides(reason=reason)
-    return start(cluster, overrides, state, dry_run=dry_run, playbook=playbook, yes=yes, output=output)
+    return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook)
 
 
 @opt.takes_groups
@@ -46,10 +42,7 @@ def upgrade(
     dry_run: opt.DryRun = False,
     playbook: opt.Playbook = None,
     selection: opt.Selection,
-    reason: opt.Reason = None,
-    yes: opt.Yes = False,
-    output: opt.OutputMode = opt.Output.TEXT,
-    state: opt.State = None,
+    begin: opt.Begin,
 ) -> int:
     """Install a version on every node, in waves. Nodes that run the version already are left alone.
 
@@ -57,8 +50,7 @@ def upgrade(
     """
     from orchestrator.cli.prompts import start
 
-    overrides = selection.overrides(reason=reason, to=to)
-    return start(cluster, overrides, state, dry_run=dry_run, playbook=playbook, yes=yes, output=output)
+    return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook, to=to)
 
 
 @opt.takes_groups
@@ -74,29 +66,17 @@ def post_bulk_index(
     dry_run: opt.DryRun = False,
     playbook: opt.Playbook = None,
     selection: opt.Selection,
-    reason: opt.Reason = None,
-    yes: opt.Yes = False,
-    output: opt.OutputMode = opt.Output.TEXT,
-    state: opt.State = None,
+    begin: opt.Begin,
 ) -> int:
     """Force-merge loaded indices, then restart the nodes. Waits for their copies first. Can be run again."""
     from orchestrator.cli.prompts import start
     from orchestrator.config.merging import MergeFlags
 
     merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
-    overrides = selection.overrides(reason=reason, merge=merge)
-    return start(
-        cluster,
-        overrides,
-        state,
-        dry_run=dry_run,
-        playbook=playbook,
-        yes=yes,
-        output=output,
-        restarts=restart,
-    )
+    return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook, merge=merge, restarts=restart)
 
 
+@opt.takes_groups
 def force_merge(
     *,
     cluster: opt.Cluster,
@@ -107,10 +87,7 @@ def force_merge(
     playbook: opt.Playbook = None,
     disable_predicate: opt.DisablePredicate = None,
     timeout: opt.Timeout = None,
-    reason: opt.Reason = None,
-    yes: opt.Yes = False,
-    output: opt.OutputMode = opt.Output.TEXT,
-    state: opt.State = None,
+    begin: opt.Begin,
 ) -> int:
     """Force-merge indices to a few segments per copy. Restarts nothing."""
     from orchestrator.cli.prompts import start
@@ -118,17 +95,7 @@ def force_merge(
 
     merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
     selection = opt.Selection(tune=False, disable_predicate=disable_predicate, timeout=timeout)
-    overrides = selection.overrides(reason=reason, merge=merge)
-    return start(
-        cluster,
-        overrides,
-        state,
-        dry_run=dry_run,
-        playbook=playbook,
-        yes=yes,
-        output=output,
-        restarts=False,
-    )
+    return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook, merge=merge, restarts=False)
 
 
 @opt.takes_groups

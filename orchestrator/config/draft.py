@@ -32,22 +32,6 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostsDraft:
-    """The section `hosts`; None leaves a key out."""
-
-    connect: str | None = None
-    user: str | None = None
-    port: int | None = None
-    identity: str | None = None
-    known_hosts: str | None = None
-    service: Service | None = None
-    overrides: Mapping[str, Service] = field(default_factory=dict)  # services that differ, by node
-    remarks: tuple[str, ...] = ()  # what was found and what was not, one comment each
-    assumed: tuple[str, ...] = ()  # what was neither found nor given, one comment each
-    why_connect: tuple[str, ...] = ()  # why `connect` was chosen, one comment each
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """What the file will say; None leaves a key out."""
 
@@ -60,10 +44,20 @@ class Draft:
     fingerprint: str | None = None
     strict: bool = True
     nodes: int | None = None
-    hosts: HostsDraft = HostsDraft()
-    head: tuple[str, ...] = ()  # the first lines, as comments
-    zones: tuple[str, ...] = ()  # what is known of zones, as comments
-    endpoint_remarks: tuple[str, ...] = ()  # what is known of further endpoints, as comments
+    connect: str | None = None
+    ssh_user: str | None = None
+    ssh_port: int | None = None
+    identity: str | None = None
+    known_hosts: str | None = None
+    service: Service | None = None
+    overrides: Mapping[str, Service] = field(default_factory=dict)  # services that differ, by node
+    # what is said in comments, one each
+    head: tuple[str, ...] = ()  # the first lines
+    zones: tuple[str, ...] = ()  # what is known of zones
+    endpoint_remarks: tuple[str, ...] = ()  # what is known of further endpoints
+    service_remarks: tuple[str, ...] = ()  # what was found on hosts and what was not
+    assumed: tuple[str, ...] = ()  # what was neither found nor given
+    why_connect: tuple[str, ...] = ()  # why `connect` was chosen
 
 
 def cluster_text(draft: Draft) -> str:
@@ -156,7 +150,7 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield from ("", *_comments(draft.zones))
     if draft.nodes:
         yield from ("", "expect:", f"  nodes: {draft.nodes} # with fewer nodes at its start a run is held")
-    yield from _hosts(draft.hosts)
+    yield from _hosts(draft)
 
 
 def _auth(draft: Draft) -> Iterator[str]:
@@ -170,30 +164,30 @@ def _auth(draft: Draft) -> Iterator[str]:
         yield f"    password: {scalar(draft.password or '')}"
 
 
-def _hosts(hosts: HostsDraft) -> Iterator[str]:
+def _hosts(draft: Draft) -> Iterator[str]:
     yield from (
         "",
         "# How the nodes' machines are reached: over SSH, at their transport addresses.",
         "hosts:",
     )
-    yield from _comments(hosts.remarks, indent="  ")
+    yield from _comments(draft.service_remarks, indent="  ")
     yield from _comments(
-        (f"ASSUMED, correct it if it is not so: {one}." for one in hosts.assumed), indent="  "
+        (f"ASSUMED, correct it if it is not so: {one}." for one in draft.assumed), indent="  "
     )
-    yield from _comments(hosts.why_connect, indent="  ")
-    keys = {"connect": hosts.connect, "user": hosts.user, "identity": hosts.identity}
-    keys["known_hosts"] = hosts.known_hosts
+    yield from _comments(draft.why_connect, indent="  ")
+    keys = {"connect": draft.connect, "user": draft.ssh_user, "identity": draft.identity}
+    keys["known_hosts"] = draft.known_hosts
     yield from (f"  {key}: {scalar(value)}" for key, value in keys.items() if value)
-    if hosts.port:
-        yield f"  port: {hosts.port}"
-    if not hosts.user:
+    if draft.ssh_port:
+        yield f"  port: {draft.ssh_port}"
+    if not draft.ssh_user:
         yield "  # user: not named; ~/.ssh/config names it, or it is the account that runs the program"
     yield "  sudo: auto # assumed: `sudo -n`, unless the account is root"
-    if hosts.service:
-        yield from ("  service:", *_service(hosts.service, "    "))
-    if hosts.overrides:
+    if draft.service:
+        yield from ("  service:", *_service(draft.service, "    "))
+    if draft.overrides:
         yield "  overrides:"
-    for node, service in hosts.overrides.items():
+    for node, service in draft.overrides.items():
         yield from (f"    {scalar(node)}:", "      service:", *_service(service, " " * 8))
 
 

@@ -270,7 +270,7 @@ def with_services(
     """The draft with what runs the nodes. What was neither found nor given is assumed, and marked so.
 
     Args:
-        draft: with the rest of the section `hosts`.
+        draft: with the rest of the section `hosts` of the file.
         services: by node; empty where the hosts were not asked.
         distribution: of the cluster.
         unit: the systemd unit that the operator names, for nodes whose service was not found.
@@ -288,8 +288,7 @@ def with_services(
         given = (f"The unit was given to `init`; {why}.",) if unit else ()
         service = Service(manager=manager, unit=unit or usual_unit(distribution))
         assumed = () if unit else (f"the service is {manager} {service.unit}, the usual one, as {why}",)
-        hosts = replace(draft.hosts, service=service, remarks=(*given, *remarks), assumed=assumed)
-        return replace(draft, hosts=hosts)
+        return replace(draft, service=service, service_remarks=(*given, *remarks), assumed=assumed)
     assumed = ()
     if missing and unit:
         remarks = (f"The unit of {listed(missing)} was given to `init`.", *remarks)
@@ -305,8 +304,7 @@ def with_services(
     remarks = (f"The service was found over SSH on {listed(seen)}.", *remarks)
     if globs:
         remarks = (*remarks, f"Another service, and a name that reads as a glob: {listed(globs)}.")
-    hosts = replace(draft.hosts, service=usual, overrides=overrides, remarks=remarks, assumed=assumed)
-    return replace(draft, hosts=hosts)
+    return replace(draft, service=usual, overrides=overrides, service_remarks=remarks, assumed=assumed)
 
 
 def _usual(found: Mapping[NodeName, Service]) -> Service:

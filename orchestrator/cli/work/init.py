@@ -16,7 +16,6 @@ from orchestrator.cli.prompts import agreed, asked, has_terminal
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.draft import (
     Draft,
-    HostsDraft,
     checked,
     cluster_text,
     mode_of,
@@ -313,13 +312,11 @@ def _first_draft(given: Given, new: _NewFile) -> Draft:
         ca=new.local(given.ca),
         fingerprint=given.fingerprint,
         strict=given.strict,
-        hosts=HostsDraft(
-            connect=given.connect and given.connect.value,
-            user=given.ssh_user,
-            port=given.ssh_port,
-            identity=new.local(given.identity),
-            known_hosts=new.local(given.known_hosts),
-        ),
+        connect=given.connect and given.connect.value,
+        ssh_user=given.ssh_user,
+        ssh_port=given.ssh_port,
+        identity=new.local(given.identity),
+        known_hosts=new.local(given.known_hosts),
     )
 
 
@@ -476,9 +473,9 @@ def _by_openssh(
 ) -> tuple[Draft, Services]:
     """The draft with `connect: openssh` if `ssh` itself reaches more hosts; unless a way was given."""
     before = _not_reached(services)
-    if draft.hosts.connect is not None or not any(one.of_the_way for one in before.values()):
+    if draft.connect is not None or not any(one.of_the_way for one in before.values()):
         return draft, services
-    tried = replace(draft, hosts=replace(draft.hosts, connect=Connect.OPENSSH.value))
+    tried = replace(draft, connect=Connect.OPENSSH.value)
     others = ask(tried)
     after = _not_reached(others)
     gained = {node: one.reason for node, one in before.items() if node not in after}
@@ -488,7 +485,7 @@ def _by_openssh(
         f"{visible(listed(sorted(gained)))} can be reached by your own `ssh` alone: `connect: openssh`"
     )
     why = with_reasons("`connect: ssh` does not reach", gained)
-    return replace(tried, hosts=replace(tried.hosts, why_connect=why)), others
+    return replace(tried, why_connect=why), others
 
 
 def _with_ssh(draft: Draft, new: _NewFile, *, user: bool, key: bool) -> Draft:
@@ -497,22 +494,20 @@ def _with_ssh(draft: Draft, new: _NewFile, *, user: bool, key: bool) -> Draft:
     Raises:
         typer.Abort: Ctrl-C.
     """
-    hosts = draft.hosts
-    if not new.asks or hosts.connect == Connect.LOCAL.value:
+    if not new.asks or draft.connect == Connect.LOCAL.value:
         return draft
 
-    def take(answer: str) -> HostsDraft:
-        tried = replace(hosts, user=answer or hosts.user)
-        new.checked(replace(draft, hosts=tried))
+    def take(answer: str) -> Draft:
+        tried = replace(draft, ssh_user=answer or draft.ssh_user)
+        new.checked(tried)
         return tried
 
     if user:
-        question = f"SSH user of the hosts [{hosts.user or _NO_USER}]"
-        hosts = asked(question, take, new.context)
+        draft = asked(f"SSH user of the hosts [{draft.ssh_user or _NO_USER}]", take, new.context)
     if key:
-        question = f"Private key for SSH, a file [{hosts.identity or _NO_KEY}]"
-        hosts = replace(hosts, identity=new.ask_file(question) or hosts.identity)
-    return replace(draft, hosts=hosts)
+        question = f"Private key for SSH, a file [{draft.identity or _NO_KEY}]"
+        draft = replace(draft, identity=new.ask_file(question) or draft.identity)
+    return draft
 
 
 def _end(given: Given, found: Found, draft: Draft, services: Services, new: _NewFile) -> int:
@@ -531,7 +526,7 @@ def _end(given: Given, found: Found, draft: Draft, services: Services, new: _New
             context.say(
                 f"reached: {reached} of {counted(len(services), 'host')} with `connect: {_way(draft)}`"
             )
-        for one in draft.hosts.assumed:
+        for one in draft.assumed:
             context.say(f"assumed: {one}. Correct `hosts.service` in the file if it is not so")
         named = path.stem if given.out is None else str(path) if is_path(str(path)) else f"./{path}"
         context.say(f"next: {next_command('validate', '--cluster', named)}")
@@ -546,11 +541,11 @@ def _end(given: Given, found: Found, draft: Draft, services: Services, new: _New
             nodes=len(found.view.nodes),
             connect=_way(draft),
             not_found=_missing(services),
-            assumed=list(draft.hosts.assumed),
+            assumed=list(draft.assumed),
         )
     )
 
 
 def _way(draft: Draft) -> str:
     """How the hosts are reached, as the file says."""
-    return draft.hosts.connect or Connect.SSH.value
+    return draft.connect or Connect.SSH.value

@@ -8,6 +8,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,7 +21,6 @@ from orchestrator.config import draft
 from orchestrator.config.cluster import ClusterSpec
 from orchestrator.config.draft import (
     Draft,
-    HostsDraft,
     Service,
     checked,
     cluster_text,
@@ -41,15 +41,13 @@ FULL = Draft(
     password="command:pass show 'es: prod' # it",  # noqa: S106  (a reference)
     ca="ca.pem",
     nodes=3,
-    hosts=HostsDraft(
-        connect="openssh",
-        user="deploy",
-        port=2222,
-        known_hosts="/etc/ssh/known",
-        service=Service(manager="systemd", unit="elasticsearch@{node}"),
-        overrides={"7": Service(manager="docker", unit="es")},
-        remarks=("found on es1",),
-    ),
+    connect="openssh",
+    ssh_user="deploy",
+    ssh_port=2222,
+    known_hosts="/etc/ssh/known",
+    service=Service(manager="systemd", unit="elasticsearch@{node}"),
+    overrides={"7": Service(manager="docker", unit="es")},
+    service_remarks=("found on es1",),
     head=("Cluster prod",),
     zones=("no zones",),
     endpoint_remarks=("no further",),
@@ -94,9 +92,10 @@ def test_a_text_is_read_as_the_same_text(text: str) -> None:
 
 @given(st.text(max_size=200))
 def test_a_remark_cannot_leave_its_comment(text: str) -> None:
-    hosts = HostsDraft(remarks=(f"x\nuser: root {text}",), assumed=(f"x\nuser: root {text}",))
+    key = (f"x\nuser: root {text}",)
     remarks = {"head": (text,), "zones": (text,), "endpoint_remarks": (text,)}
-    spec = spec_of(Draft(name="a", endpoints=("http://es1:9200",), hosts=hosts, **remarks))
+    remarks |= {"service_remarks": key, "assumed": key, "why_connect": key}
+    spec = spec_of(replace(Draft(name="a", endpoints=("http://es1:9200",)), **remarks))
     assert (spec.name, spec.endpoints, spec.hosts.user) == ("a", ("http://es1:9200",), None)
 
 

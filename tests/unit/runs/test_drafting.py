@@ -39,35 +39,37 @@ def test_the_service_of_most_nodes_is_that_of_all_hosts(subtests: pytest.Subtest
         ({"e": systemd("elasticsearch")}, "elasticsearch", {}),
     ]:
         with subtests.test(services=services, usual=usual, overrides=overrides):
-            hosts = with_services(EMPTY, named(services), "elasticsearch").hosts
-            assert hosts.service == Service(manager="systemd", unit=usual)
-            assert {node: one.unit for node, one in hosts.overrides.items()} == overrides
+            draft = with_services(EMPTY, named(services), "elasticsearch")
+            assert draft.service == Service(manager="systemd", unit=usual)
+            assert {node: one.unit for node, one in draft.overrides.items()} == overrides
             missing = [node for node, one in services.items() if isinstance(one, Unknown)]  # type: ignore[attr-defined]
-            assert [f"Service not found on {node}: no host" for node in missing] == list(hosts.remarks[1:])
+            assert [f"Service not found on {node}: no host" for node in missing] == list(
+                draft.service_remarks[1:]
+            )
 
 
 def test_a_host_with_doas_alone_is_named() -> None:
     services = named({"es1": replace(systemd("es"), only_doas=True), "es2": systemd("es")})
     said = "no command as root on es1: there is doas and no sudo, which is not supported: install sudo, or"
     assert [one.startswith(said) for one in no_root(services)] == [True]
-    assert with_services(EMPTY, services, "elasticsearch").hosts.remarks[1].startswith(f"N{said[1:]}")
+    assert with_services(EMPTY, services, "elasticsearch").service_remarks[1].startswith(f"N{said[1:]}")
 
 
 def test_a_named_unit_is_for_nodes_without_a_found_one() -> None:
     gone = Unknown(reason="no host")
-    hosts = with_services(EMPTY, named({"es1": gone, "es2": gone}), "elasticsearch", "data").hosts
-    assert (hosts.service, hosts.assumed) == (Service(manager="systemd", unit="data"), ())
-    assert hosts.remarks[0] == "The unit was given to `init`; no service was found on a host."
+    draft = with_services(EMPTY, named({"es1": gone, "es2": gone}), "elasticsearch", "data")
+    assert (draft.service, draft.assumed) == (Service(manager="systemd", unit="data"), ())
+    assert draft.service_remarks[0] == "The unit was given to `init`; no service was found on a host."
     services = {"es1": systemd("es"), "es2": systemd("es"), "es3": gone}
-    hosts = with_services(EMPTY, named(services), "elasticsearch", "data").hosts
-    assert hosts.service == Service(manager="systemd", unit="es")
-    assert hosts.overrides == {"es3": Service(manager="systemd", unit="data")}
-    assert hosts.remarks[:2] == (
+    draft = with_services(EMPTY, named(services), "elasticsearch", "data")
+    assert draft.service == Service(manager="systemd", unit="es")
+    assert draft.overrides == {"es3": Service(manager="systemd", unit="data")}
+    assert draft.service_remarks[:2] == (
         "The service was found over SSH on es1, es2.",
         "The unit of es3 was given to `init`.",
     )
-    hosts = with_services(EMPTY, named(services), "elasticsearch").hosts
-    assert hosts.assumed == ("the service of es3 is that of the other nodes",)
+    draft = with_services(EMPTY, named(services), "elasticsearch")
+    assert draft.assumed == ("the service of es3 is that of the other nodes",)
 
 
 def test_zones_are_said_as_they_are(subtests: pytest.Subtests) -> None:
