@@ -27,7 +27,8 @@ from orchestrator.elasticsearch.rules.merge_rules import (
 )
 from orchestrator.elasticsearch.rules.recovery import missing_beyond_baseline
 from orchestrator.engine import ending, limits
-from orchestrator.engine.admit import cannot_finish, cleared, held_too_long, unrecorded
+from orchestrator.engine.admit import cannot_finish, cleared, held_too_long, of_predicates, unrecorded
+from orchestrator.engine.gates import gate_news
 from orchestrator.engine.kind import Row
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.predicates import Question, hold_in_brief, holds
@@ -52,7 +53,7 @@ from orchestrator.model.action import (
     action_target,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Hold, run_phase
+from orchestrator.model.event import Event, Hold, HoldsCleared, run_phase
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
 from orchestrator.model.observation import ClusterView, CopiesActive
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
@@ -492,7 +493,14 @@ def _waiting(situation: Situation, bulk: BulkView, policy: MergePolicy, before: 
     spent = situation.now - max(begun, default=situation.now)
     seconds = min(max(POLL_SECONDS, spent / 30), _SLOWEST_POLL_SECONDS)
     what = f"{before}merging {_progress(situation, bulk, policy.max_segments)}"
-    return wait(situation.now, what, seconds=seconds)
+    return wait(situation.now, what, seconds=seconds, events=_predicates_cleared(situation))
+
+
+def _predicates_cleared(situation: Situation) -> tuple[Event, ...]:
+    """Nothing holds by this reading. A merge may run for hours, and a later hold has its whole limit."""
+    held = of_predicates(situation.state.in_phase.holds)
+    news = gate_news(situation.state, situation.seen)
+    return (*news, HoldsCleared(but_gates=True)) if held else news
 
 
 def _progress(situation: Situation, bulk: BulkView, most: int) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.model.event import PhaseEntered
+from orchestrator.model.event import Hold, HoldsCleared, PhaseEntered
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Policy
-from orchestrator.model.work_event import MergeBegun
+from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.simulation.mishaps import How
-from tests.simulation import index_mishaps, node_mishaps
+from tests.simulation import index_mishaps, node_mishaps, program_mishaps
 from tests.simulation.loaded import loaded, merged_policy, merging
 from tests.simulation.scene import (
     FAILED,
@@ -43,6 +43,13 @@ def _one_at_a_time(played: Played) -> None:
     assert phases.index("merged") < phases.index("withheld")
 
 
+def _clears_while_it_merges(played: Played) -> None:
+    """So that a later hold has its whole limit."""
+    wanted = (Hold, HoldsCleared, IndexMerged)
+    events = [type(record.event) for record in played.simulation.journal.records]
+    assert [event for event in events if event in wanted][:3] == list(wanted)
+
+
 # fmt: off
 SCENES: Final = (
     Scene(name="force_merge: each index once, and then every node", of=loaded, wanted=_wanted(),
@@ -68,6 +75,10 @@ SCENES: Final = (
         lives=UNTOUCHED, says="index posts-2): is still written"),
     Scene(name="--allow-writes: a written index is merged, with a warning", of=loaded,
         wanted=_wanted(allow_writes=True), befalls=[first(WRITES)], events={"merge_warned": range(1, 4)}),
+    Scene(name="SegmentsUnreadable while an index is merged: the hold ends with it", of=loaded,
+        wanted=_wanted(),
+        befalls=[at("force_merge", program_mishaps.SegmentsUnreadable(seconds=3.0), after=1.0)],
+        sent={"force_merge": 3}, shows=_clears_while_it_merges),
     Scene(name="disk_has_room: its arithmetic", of=loaded, wanted=_wanted(),
         befalls=[first(node_mishaps.DiskFills(node="es2", share=0.8999, seconds=9e9))], ends=HELD,
         lives=UNTOUCHED, sent=NOTHING,
