@@ -16,7 +16,7 @@ from typing import Final
 from docs.configuration import Key, keys
 from orchestrator.cli.work.explain import Entry
 from orchestrator.elasticsearch.rules import settings
-from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
+from orchestrator.elasticsearch.rules.merge import OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.engine import limits
 from orchestrator.engine.grid import NODE_STEPS, NODE_STEPS_BY_COMMAND

@@ -24,7 +24,7 @@ from orchestrator.cli.program import app
 from orchestrator.cli.work.explain import FILE
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
-from orchestrator.elasticsearch.rules.merge_rules import MERGE_RULES, OWN_RULES
+from orchestrator.elasticsearch.rules.merge import MERGE_RULES, OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.engine.predicates import Predicate
 from orchestrator.errors import ExitCode

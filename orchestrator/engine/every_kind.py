@@ -10,9 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Final
 
+from orchestrator.engine.gates import gates_open
 from orchestrator.engine.largest_safe import Bound
-from orchestrator.engine.predicates import ByPolicy, Evidence, Finding, Question
+from orchestrator.engine.predicates import About, ByPolicy, Evidence, Finding, Predicate, Question
 from orchestrator.engine.waves import Machines, machines_of
+from orchestrator.formats import listed
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import DATA_ROLES, Incarnation, Node, NodeName
@@ -56,8 +58,7 @@ Check = Callable[[Question, ClusterView], Iterator[Finding]]
 
 def some(names: list[str]) -> str:
     """A few names and how many more there are."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return listed(names, SHOWN)
 
 
 def on_cluster(of_cluster: Check) -> Callable[[Question], Iterator[Finding]]:
@@ -343,3 +344,50 @@ def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iter
     if sharing:
         taken = f"{some(sharing)} on the same machine would go down with it"
         yield ByPolicy(evidence=taken, way=way)
+
+
+# What each kind of cluster has in its list ------------------------------------
+
+CLUSTER_IS_THE_ONE_NAMED: Final = Predicate(
+    name="cluster_is_the_one_named",
+    why="A wrong address in a cluster file would restart another cluster.",
+    check=on_cluster(cluster_is_the_one_named),
+    may_be_disabled=False,
+    passes_with_time=False,
+)
+
+LEASE_IS_HELD: Final = Predicate(
+    name="lease_is_held",
+    why="Two runs on one cluster take two nodes down at once.",
+    check=lease_is_held,
+    may_be_disabled=False,
+)
+
+BUDGET_NOT_EXCEEDED: Final = Predicate(
+    name="budget_not_exceeded",
+    why="The operator has set how many nodes may be down at once.",
+    check=on_cluster(budget_not_exceeded),
+    about=About.WAVE,
+)
+
+SELECTED_HOSTS_READY: Final = Predicate(
+    name="selected_hosts_ready",
+    why="A host that cannot be reached or controlled must be found before a node is stopped.",
+    check=selected_hosts_ready,
+    lasting=hosts_that_no_time_readies,
+    about=About.WAVE,
+    own_reasons=True,
+)
+
+NO_MANAGEMENT_RUN_ON_CANDIDATES: Final = Predicate(
+    name="no_management_run_on_candidates",
+    why="It may start the service while its node is to be down, or replace packages under it.",
+    check=no_management_run_on_candidates,
+    about=About.WAVE,
+)
+
+GATES_OPEN: Final = Predicate(
+    name="gates_open",
+    why="Systems around the cluster, such as a queue, may not tolerate a stopped node now.",
+    check=gates_open,
+)

@@ -14,16 +14,10 @@ from typing import Any
 from orchestrator.engine.kind import KindOfCluster
 from orchestrator.model.action import (
     Action,
-    Flush,
-    ProbeSettings,
     RebootHost,
-    RefreshIndex,
-    RetryFailed,
-    RunHook,
     RunInstall,
     StartNode,
     StopNode,
-    TuneHost,
     WriteSettings,
 )
 from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy, ShardId
@@ -116,15 +110,13 @@ class OptimisticWorld:
     # What the actions do ------------------------------------
 
     def done(self, action: Action) -> OptimisticWorld:
-        """The world in which this one has succeeded, which is about no node's process."""
+        """The world in which this one has succeeded. Most change nothing that a plan reads."""
         match action:
             case WriteSettings():
                 return self._written(action)
             case RunInstall(node=name, ticket=ticket):
                 world = self.on_hosts([name], install=InstallView(ticket=ticket, state=InstallState.DONE))
                 return replace(world, installed={**self.installed, name: action})
-            case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex() | RunHook() | TuneHost():
-                return self
             case _:
                 return replace(self, seen=self.kind.played(self.seen, action))
 

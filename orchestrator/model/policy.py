@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.gate import Gate
@@ -270,6 +271,7 @@ class HostChanges:
     files: Mapping[str, Instant] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=64)
 def numbers(version: str) -> tuple[int, ...]:
     """A version as numbers, without trailing zeros: 9.1 and 9.1.0 are the same version."""
     parts = [int(part) for part in re.findall(r"\d+", version.partition("-")[0].partition("+")[0])]

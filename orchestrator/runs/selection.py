@@ -8,13 +8,8 @@ from typing import Final
 
 from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.riak_playbook import LOCATION
-from orchestrator.elasticsearch.rules.merge_rules import (
-    OWN_RULES,
-    PastMerges,
-    leftovers,
-    merge_targets,
-    nodes_due,
-)
+from orchestrator.elasticsearch.rules.due import PastMerges, leftovers, merge_targets, nodes_due
+from orchestrator.elasticsearch.rules.merge import OWN_RULES
 from orchestrator.elasticsearch.rules.settings import AWARENESS, awareness_of
 from orchestrator.engine.predicates import Predicate
 from orchestrator.engine.upgrade import to_upgrade

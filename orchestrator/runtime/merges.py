@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Row, Select, select
 
-from orchestrator.elasticsearch.rules.merge_rules import PastMerges
+from orchestrator.elasticsearch.rules.due import PastMerges
 from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.runtime import tables
 from orchestrator.runtime.order import LEASE_TAKEN, in_order, is_event

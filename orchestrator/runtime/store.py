@@ -12,7 +12,7 @@ from typing import Self
 from sqlalchemy import URL, Engine, RowMapping, desc, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.elasticsearch.rules.merge_rules import PastMerges
+from orchestrator.elasticsearch.rules.due import PastMerges
 from orchestrator.errors import JournalError
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from orchestrator.elasticsearch.rules.merge_rules import PastMerges, merge_targets
+from orchestrator.elasticsearch.rules.due import PastMerges, merge_targets
 from orchestrator.model.merging import BulkIndex, BulkView, CopySegments, MergePolicy, MergeTarget
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.simulation import merges, segments

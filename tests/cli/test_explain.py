@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from docs.explained import EXIT_MEANINGS, NODE_PHASES, TERMS, all_entries, paragraph
-from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
+from orchestrator.elasticsearch.rules.merge import OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Point

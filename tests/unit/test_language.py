@@ -12,7 +12,7 @@ import typer.main
 from docs.explained import TERMS
 from orchestrator.cli.program import app
 from orchestrator.cli.work import explain
-from orchestrator.elasticsearch.rules.merge_rules import OWN_RULES
+from orchestrator.elasticsearch.rules.merge import OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from tests.unit.sources import ROOT, SOURCES, Module, module_of, modules

@@ -4,6 +4,11 @@ A merge is sent once and then only watched. It continues in the cluster even if 
 process reads first. A merge that runs counts as its own, a merge that has ended is counted on every copy, and
 only a merge that neither runs nor has ended is sent again.
 
+The predicates are checked before an index is merged, each time, on the current reading. The fundamental ones
+and the gates are the same as before a stop. The others are particular to a merge: its index is no longer
+written, it needs disk space beside the segments that it replaces, and a copy that is being recovered would
+arrive with the old segments.
+
 After the merges the loader's settings are put right, and the copies settle. At the end of the run segments
 are counted once more: a copy that came back has the segments that it had before.
 """
@@ -11,27 +16,19 @@ are counted once more: a copy that came back has the segments that it had before
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.elasticsearch.rules.merge_rules import (
-    IDENTITY,
-    MERGE_RULES,
-    NOT_WRITTEN,
-    left_behind,
-    not_counted,
-    size,
-    to_put_right,
-    written,
-)
-from orchestrator.elasticsearch.rules.recovery import missing_beyond_baseline
-from orchestrator.engine import ending, limits
+from orchestrator.elasticsearch.rules.due import left_behind, to_put_right
+from orchestrator.elasticsearch.rules.predicates import OBSERVATION_IS_FRESH
+from orchestrator.elasticsearch.rules.recovery import is_being_restored, missing_beyond_baseline
+from orchestrator.engine import ending, every_kind, limits
 from orchestrator.engine.admit import cannot_finish, cleared, held_too_long, of_predicates, unrecorded
 from orchestrator.engine.gates import gate_news
 from orchestrator.engine.kind import Row
-from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.predicates import Question, hold_in_brief, holds
+from orchestrator.engine.merge_state import MergeProgress, Merging
+from orchestrator.engine.predicates import Finding, Predicate, Question, hold_in_brief, holds
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     POLL_SECONDS,
@@ -44,6 +41,7 @@ from orchestrator.engine.situation import (
     stand_down,
     wait,
 )
+from orchestrator.formats import listed, size
 from orchestrator.model.action import (
     Action,
     Flush,
@@ -52,12 +50,12 @@ from orchestrator.model.action import (
     SetIndexSettings,
     action_target,
 )
-from orchestrator.model.cluster import NodeName
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
 from orchestrator.model.event import Event, Hold, HoldsCleared, run_phase
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
 from orchestrator.model.observation import ClusterView, CopiesActive
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.policy import Wave
+from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.model.work_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 
@@ -81,6 +79,144 @@ _COPIES_NAMED: Final = 3
 _READY: Final = ("settings_are_writable", "no_other_maintenance", "selected_hosts_ready")
 """Predicates on stops that a restart would fail after hours of merging, and that a merge does not change:
 checked before the first merge."""
+
+
+# What holds a merge ------------------------------------
+
+NOT_WRITTEN: Final = "index_is_not_written"
+"""The predicate that `--allow-writes` sets aside."""
+
+_IN_PLACE: Final = "no_copy_on_its_way"
+
+
+def written(merging: Merging, index: BulkIndex) -> str | None:
+    """What shows that an index was written since the run's first reading; None when nothing does.
+
+    The count of operations begins at zero with each node process, so a lower count proves nothing.
+    """
+    first, now = (merging.writes or {}).get(index.uuid), index.writes
+    if first is None:
+        return None
+    if first.sequence is not None and now.sequence is not None and now.sequence > first.sequence:
+        return f"sequence numbers went from {first.sequence} to {now.sequence}"
+    if now.operations > first.operations:
+        return f"{now.operations - first.operations} documents were indexed or deleted"
+    return None
+
+
+def index_is_not_written(question: Question) -> Iterator[Finding]:
+    """No document was written since the run's first reading, unless `--allow-writes` is given."""
+    merging, index, policy = question.state.merging, question.index, question.policy
+    if index is None or (policy.merge is not None and policy.merge.allow_writes):
+        return
+    if index.uuid not in (merging.writes or {}):
+        yield f"index {index.name}", "whether it is written is not known: it was not there at the first look"
+    elif what := written(merging, index):
+        seconds = question.observation.at - merging.writes_at
+        evidence = (
+            f"is still written: {what} in {seconds:.0f} s; a merge is for "
+            "an index that is no longer written: end the load first, or take it with `--allow-writes`"
+        )
+        yield f"index {index.name}", evidence
+
+
+def not_counted(policy: Policy, view: ClusterView) -> Iterator[ShardCopy]:
+    """Primaries of shards without a started copy: it is unknown whether these are to be merged.
+
+    Not of an index that may be red, that is being restored, or for which the predicate is disabled.
+    """
+    for copy in view.not_started:
+        name = copy.shard.index
+        may_be_red = name in policy.accept_red or policy.disables(_IN_PLACE, f"index {name}")
+        if copy.primary and not (may_be_red or is_being_restored(view, copy)):
+            yield copy
+
+
+def no_copy_on_its_way(question: Question) -> Iterator[Finding]:
+    """Every copy of the index is started and not moving, and each shard has at least one."""
+    view, index = question.observation.cluster, question.index
+    if index is None or isinstance(view, Unknown):
+        return
+    if not index.copies:
+        yield f"index {index.name}", "no copy of it is started: a red index needs repair, not a merge"
+    of_index = (copy for copy in not_counted(question.policy, view) if copy.shard.index_uuid == index.uuid)
+    red = [copy for copy in of_index if copy.state is CopyState.UNASSIGNED]
+    if index.copies and red:
+        evidence = f"no copy of {red[0].shard} is started: a red index needs repair, not a merge"
+        yield f"index {index.name}", evidence
+    on_its_way = (CopyState.INITIALIZING, CopyState.RELOCATING)
+    moving = [c for c in view.copies if c.shard.index_uuid == index.uuid and c.state in on_its_way]
+    if moving:
+        first = moving[0]
+        where = f"{first.shard} is {first.state.value} on {first.node}"
+        yield f"index {index.name}", where + (f", and {len(moving) - 1} more" if len(moving) > 1 else "")
+
+
+def disk_has_room(question: Question) -> Iterator[Finding]:
+    """Each node has room for the merged segments beside the old ones, below its high watermark.
+
+    Old segments are deleted when no search uses them any more. On an index that is not refreshed that is
+    after the whole merge, so every copy on the node counts, not only the copy that is being merged. The space
+    that other indices may still need for their merges counts as well.
+    """
+    disks, index, bulk = question.observation.disks, question.index, question.observation.bulk
+    if index is None or isinstance(disks, Unknown) or isinstance(bulk, Unknown):
+        return
+    under_way = {one.target.index_uuid for one in question.state.merging.in_progress} - {index.uuid}
+    beside = _bytes_by_node(bulk.indices[uuid] for uuid in under_way if uuid in bulk.indices)
+    for node, need in sorted(_bytes_by_node([index]).items()):
+        disk = disks.get(node)
+        room = None if disk is None else disk.room_bytes
+        if room is None:
+            yield f"index {index.name}", f"the room on {node}'s disk is not known"
+            continue
+        if need + beside[node] > room:
+            taken = f" and the merges under way {size(beside[node])}" if beside[node] else ""
+            evidence = (
+                f"merging its copies on {node} may take {size(need)} more for a while (as much as they have)"
+                f"{taken}, and {node} has room for {size(room)} below its high watermark: "
+                f"{size(need + beside[node] - room)} too little"
+            )
+            yield f"index {index.name}", evidence
+
+
+def _bytes_by_node(indices: Iterable[BulkIndex]) -> Counter[NodeName]:
+    """Bytes of the indices' copies on each node."""
+    found = Counter[NodeName]()
+    for index in indices:
+        for copy in index.copies:
+            found[copy.node] += copy.bytes
+    return found
+
+
+OWN_RULES: Final[tuple[Predicate, ...]] = (
+    Predicate(
+        name=NOT_WRITTEN,
+        why="What is written after a merge makes new segments, and a segment above 5 GB is not merged again.",
+        check=index_is_not_written,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name=_IN_PLACE,
+        why="A copy that recovers while its primary is merged arrives with its old segments.",
+        check=no_copy_on_its_way,
+    ),
+    Predicate(
+        name="disk_has_room",
+        why="A merge writes the new segments before it deletes the old: a full disk makes indices read-only.",
+        check=disk_has_room,
+        passes_with_time=False,
+    ),
+)
+
+MERGE_RULES: Final[tuple[Predicate, ...]] = (
+    OBSERVATION_IS_FRESH,
+    every_kind.CLUSTER_IS_THE_ONE_NAMED,
+    every_kind.LEASE_IS_HELD,
+    *OWN_RULES,
+    every_kind.GATES_OPEN,
+)
+"""In the order in which they are checked; four are the same as before a stop."""
 
 
 # What a reading shows ------------------------------------
@@ -112,7 +248,7 @@ def _not_to_be_believed(situation: Situation) -> tuple[Hold, ...]:
     if situation.view is None:
         why = seen.reason if isinstance(seen, Unknown) else "the cluster has no elected master"
         return (Hold(predicate="observation_is_fresh", subject="cluster state", evidence=why),)
-    return holds(IDENTITY, _question(situation))
+    return holds([every_kind.CLUSTER_IS_THE_ONE_NAMED], _question(situation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -608,13 +744,11 @@ def _unmerged(situation: Situation) -> Iterator[MergeWarned]:
             continue
         many = [copy for copy in index.copies if copy.segments > policy.max_segments]
         if many:
-            named = ", ".join(
-                f"{copy.shard} on {copy.node}: {copy.segments}" for copy in many[:_COPIES_NAMED]
-            )
-            more = f" and {len(many) - _COPIES_NAMED} more" if len(many) > _COPIES_NAMED else ""
+            each = [f"{copy.shard} on {copy.node}: {copy.segments}" for copy in many]
+            named = listed(each, _COPIES_NAMED)
             said = (
-                f"too many segments at the end of the run ({named}{more}): a copy that was away during the "
-                "merge comes back with those that it had; run the same command again to merge them"
+                f"too many segments at the end of the run ({named}): a copy that was away "
+                "during the merge comes back with those that it had; run the same command again to merge them"
             )
             yield MergeWarned(index=index.name, index_uuid=uuid, what=said)
 

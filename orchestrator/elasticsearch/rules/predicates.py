@@ -30,12 +30,10 @@ from orchestrator.elasticsearch.rules.returning import (
     cluster_filters,
     refuses,
     returns,
-    version_key,
 )
 from orchestrator.elasticsearch.rules.settings import FILTERS, MINIMUM_MASTERS, count_of, is_ours
 from orchestrator.engine import every_kind
 from orchestrator.engine.every_kind import on_cluster, some
-from orchestrator.engine.gates import gates_open
 from orchestrator.engine.predicates import (
     SUBJECTS,
     About,
@@ -46,6 +44,7 @@ from orchestrator.engine.predicates import (
     Question,
     disabling,
 )
+from orchestrator.formats import listed
 from orchestrator.model.allocation import DISABLING, disables
 from orchestrator.model.cluster import (
     DATA_ROLES,
@@ -59,7 +58,7 @@ from orchestrator.model.cluster import (
 )
 from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Policy, Wave, ZeroReplicas
+from orchestrator.model.policy import Policy, Wave, ZeroReplicas, numbers
 from orchestrator.model.reading import Instant, Unknown, Unsupported
 from orchestrator.model.remembered import for_the_same_objects
 
@@ -469,12 +468,12 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     """
     if len({node.version for node in view.nodes}) <= 1:
         return
-    versions = {node.name: version_key(node.version) for node in view.nodes}
+    versions = {node.name: numbers(node.version) for node in view.nodes}
     if question.policy.upgrade is not None:
-        versions |= dict.fromkeys(question.wave.nodes, version_key(question.policy.upgrade.target))
+        versions |= dict.fromkeys(question.wave.nodes, numbers(question.policy.upgrade.target))
     newest = max(versions.values(), default=())
     done = [node.name for node in question.state.nodes_in(NodePhase.RECOVERED)]
-    began = version_key(question.state.begun.version)
+    began = numbers(question.state.begun.version)
     if any(versions.get(name, began) > began for name in done):
         return
     wave = set(question.wave.nodes)
@@ -532,9 +531,7 @@ def no_running_snapshot(question: Question) -> Iterator[Finding]:
 
 
 def _state_of(snapshot: RunningSnapshot, now: Instant) -> str:
-    more = len(snapshot.nodes) - SUBJECTS
-    on = f" on {', '.join(snapshot.nodes[:SUBJECTS])}" if snapshot.nodes else ""
-    on += f" and {more} more" if more > 0 else ""
+    on = f" on {listed(snapshot.nodes, SUBJECTS)}" if snapshot.nodes else ""
     hours = 0 if snapshot.since is None else int((now - snapshot.since) // 3600)
     began = f"; it began {hours} h ago" if hours > 0 else ""
     if not snapshot.aborted:
@@ -572,26 +569,17 @@ def pending_tasks_drained(question: Question) -> Iterator[Finding]:
 
 # The list ------------------------------------
 
+OBSERVATION_IS_FRESH: Final = Predicate(
+    name="observation_is_fresh",
+    why="A decision on an old or partial reading can stop a node that the cluster cannot spare now.",
+    check=every_kind.fresh("cluster", "settings", "health", "activity", "disks"),
+    may_be_disabled=False,
+)
+
 PREDICATES: Final[tuple[Predicate, ...]] = (
-    Predicate(
-        name="observation_is_fresh",
-        why="A decision on an old or partial reading can stop a node that the cluster cannot spare now.",
-        check=every_kind.fresh("cluster", "settings", "health", "activity", "disks"),
-        may_be_disabled=False,
-    ),
-    Predicate(
-        name="cluster_is_the_one_named",
-        why="A wrong address in a cluster file would restart another cluster.",
-        check=on_cluster(every_kind.cluster_is_the_one_named),
-        may_be_disabled=False,
-        passes_with_time=False,
-    ),
-    Predicate(
-        name="lease_is_held",
-        why="Two runs on one cluster take two nodes down at once.",
-        check=every_kind.lease_is_held,
-        may_be_disabled=False,
-    ),
+    OBSERVATION_IS_FRESH,
+    every_kind.CLUSTER_IS_THE_ONE_NAMED,
+    every_kind.LEASE_IS_HELD,
     Predicate(
         name="settings_are_writable",
         why="Archived settings block every update: this must be known before allocation is disabled.",
@@ -674,12 +662,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         check=on_cluster(every_kind.one_zone_at_a_time),
         about=About.WAVE,
     ),
-    Predicate(
-        name="budget_not_exceeded",
-        why="The operator has set how many nodes may be down at once.",
-        check=on_cluster(every_kind.budget_not_exceeded),
-        about=About.WAVE,
-    ),
+    every_kind.BUDGET_NOT_EXCEEDED,
     Predicate(
         name="version_order",
         why="A copy cannot be allocated to a node with an older version than the node of its primary.",
@@ -767,23 +750,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         why="An overloaded master is slow to see nodes leave and join.",
         check=pending_tasks_drained,
     ),
-    Predicate(
-        name="selected_hosts_ready",
-        why="A host that cannot be reached or controlled must be found before a node is stopped.",
-        check=every_kind.selected_hosts_ready,
-        lasting=every_kind.hosts_that_no_time_readies,
-        about=About.WAVE,
-        own_reasons=True,
-    ),
-    Predicate(
-        name="no_management_run_on_candidates",
-        why="It may start the service while its node is to be down, or replace packages under it.",
-        check=every_kind.no_management_run_on_candidates,
-        about=About.WAVE,
-    ),
-    Predicate(
-        name="gates_open",
-        why="Systems around the cluster, such as a queue, may not tolerate a stopped node now.",
-        check=gates_open,
-    ),
+    every_kind.SELECTED_HOSTS_READY,
+    every_kind.NO_MANAGEMENT_RUN_ON_CANDIDATES,
+    every_kind.GATES_OPEN,
 )

@@ -309,9 +309,7 @@ def in_sync_of(index: Index | None, shard: ShardId) -> frozenset[str] | None:
 def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
     """Shards without a started copy that were not red before, are not accepted and are not just created."""
     accepted = state.begun.policy.accept_red
-    before = {
-        (m.index_uuid, m.number) for m in (state.baseline.missing if state.baseline else ()) if m.primary
-    }
+    before = _red_before(state)
     for shard, copies in view.routing.red.items():
         if shard.index in accepted or (shard.index_uuid, shard.number) in before:
             continue
@@ -344,13 +342,13 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
     """
     found: list[ShardId] = []
     excused: list[ShardId] = []
-    accepted = state.begun.policy.accept_red
+    accepted, before = state.begun.policy.accept_red, _red_before(state)
     for shard, copies in view.routing.red.items():
-        if shard.index in accepted:
+        if shard.index in accepted or (shard.index_uuid, shard.number) in before:
             continue
         was = state.taken.get((shard.index_uuid, shard.number))
         left = any(copy.unassigned_reason in _LEFT for copy in copies)
-        if not (was or left) or _was_red(state, shard) or _may_be_away(state, view, shard):
+        if not (was or left) or _may_be_away(state, view, shard):
             continue
         if any(copy.primary and is_being_restored(view, copy) for copy in copies):
             continue
@@ -364,10 +362,10 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
     return tuple(found), tuple(excused)
 
 
-def _was_red(state: RunState, shard: ShardId) -> bool:
+def _red_before(state: RunState) -> set[tuple[str, int]]:
+    """Shards whose primary was missing when the run began."""
     missing = state.baseline.missing if state.baseline else ()
-    key = (shard.index_uuid, shard.number)
-    return any(one.primary and (one.index_uuid, one.number) == key for one in missing)
+    return {(one.index_uuid, one.number) for one in missing if one.primary}
 
 
 def _may_be_away(state: RunState, view: ClusterView, shard: ShardId) -> bool:

@@ -25,7 +25,7 @@ from orchestrator.elasticsearch.rules.settings import AWARENESS, FORCED_AWARENES
 from orchestrator.model.cluster import Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView, Disk, Members, SettingsView, SettingValue
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import Policy, numbers
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.remembered import for_the_same_objects
 
@@ -37,12 +37,6 @@ _INDEX: Final = "index.routing.allocation."
 _KINDS: Final = ("require", "include", "exclude")
 _IPS: Final = ("_ip", "_host_ip", "_publish_ip")
 _LOAD: Final = f"{_PREFIX}load_awareness.provisioned_capacity"
-
-
-@lru_cache(maxsize=64)
-def version_key(version: str) -> tuple[int, ...]:
-    """A version as numbers; what is not a number (`-SNAPSHOT`) counts as nothing."""
-    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
 
 
 # The rules of indices and of the cluster ------------------------------------
@@ -339,7 +333,7 @@ def _awareness(case: Case) -> Said:
 
 
 def _node_version(case: Case) -> Said:
-    if case.source is None or version_key(case.node.version) >= version_key(case.source.version):
+    if case.source is None or numbers(case.node.version) >= numbers(case.source.version):
         return None
     return f"it is older ({case.node.version}) than the node of the primary ({case.source.version})"
 
@@ -371,37 +365,10 @@ DECIDERS: Final[tuple[Decider, ...]] = (
     Decider(name="awareness", says=_awareness, of_shard=True),
     Decider(name="node_version", says=_node_version, of_shard=True, predicate="version_order"),
 )
-"""The deciders that may refuse a copy that comes back, or that cannot be evaluated."""
+"""The deciders that may refuse a copy that comes back, or that cannot be evaluated.
 
-NEVER_IN_THE_WAY: Final[Mapping[str, str]] = {
-    "max_retry": "a copy that was started has no failed attempts, and the run retries those that fail later",
-    "throttling": "it passes with the recoveries before it",
-    "replica_after_primary_active": "it passes when the primary has started",
-    "snapshot_in_progress": "it refuses to move a copy, not to allocate one",
-    "restore_in_progress": "it is about primaries that are restored",
-    "node_shutdown": "`no_other_maintenance` holds while there is a shutdown record",
-    "node_replacement": "it needs a shutdown record",
-    "cluster_rebalance": "it is about moves",
-    "concurrent_rebalance": "it is about moves",
-    "rebalance_only_when_active": "it is about moves",
-    "cluster_concurrent_recoveries": "it passes with the recoveries before it",
-    "index_version": "a copy that was started is of an index that its node may open",
-    "resize": "it is about a shrunken index before its first allocation",
-    "shrink": "it is about a shrunken index before its first allocation",
-    "ccr_primary_follower": "it is about primaries that are restored",
-    "searchable_snapshots": "it is about primaries before their first allocation",
-    "searchable_snapshots_enable": "it is about a repair of snapshots",
-    "searchable_snapshot_repository_exists": "a copy that was started had its repository",
-    "has_frozen_cache": "the node of a copy that was started has its cache",
-    "dedicated_frozen_node": "a copy that was started is of the kind that its node takes",
-    "archive": "a copy that was started is of an index that its node may open",
-    "remote_store_migration": "it is about the direction of a migration",
-    "search_replica_allocation": "a copy that was started is of the kind that its node takes",
-    "target_pool": "a copy that was started is of the kind that its node takes",
-    "warm_disk_threshold": "it is about nodes without the role `data`",
-}
-"""The other deciders, and why none of them keeps away for good a copy that was started."""
-
+The others of the servers keep no copy away for good that was started; its test says of each why not.
+"""
 
 # Questions about a reading ------------------------------------
 
@@ -446,7 +413,7 @@ class Returns:
 
     def _kind(self, node: Node) -> _Kind:
         values = tuple(node.attributes.get(name) for name in self.rules.awareness)
-        return version_key(node.version), values, node.address if self.rules.same_host else ""
+        return numbers(node.version), values, node.address if self.rules.same_host else ""
 
     def has_a_place(
         self, view: ClusterView, shard: ShardId, *, besides: ShardCopy | None = None, surely: bool = False

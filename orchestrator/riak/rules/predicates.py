@@ -22,7 +22,6 @@ from typing import Final
 
 from orchestrator.engine import every_kind
 from orchestrator.engine.every_kind import on_cluster
-from orchestrator.engine.gates import gates_open
 from orchestrator.engine.predicates import About, ByPolicy, Evidence, Finding, Predicate, Question
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.observation import ClusterView
@@ -227,19 +226,8 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         check=every_kind.fresh("cluster", "settings", "health"),
         may_be_disabled=False,
     ),
-    Predicate(
-        name="cluster_is_the_one_named",
-        why="A wrong address in a cluster file would restart another cluster.",
-        check=on_cluster(every_kind.cluster_is_the_one_named),
-        may_be_disabled=False,
-        passes_with_time=False,
-    ),
-    Predicate(
-        name="lease_is_held",
-        why="Two runs on one cluster take two nodes down at once.",
-        check=every_kind.lease_is_held,
-        may_be_disabled=False,
-    ),
+    every_kind.CLUSTER_IS_THE_ONE_NAMED,
+    every_kind.LEASE_IS_HELD,
     Predicate(
         name="settings_are_writable",
         why="A transfer limit that cannot be set cannot be restored either.",
@@ -296,29 +284,8 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         check=on_cluster(every_kind.one_zone_at_a_time),
         about=About.WAVE,
     ),
-    Predicate(
-        name="budget_not_exceeded",
-        why="The operator has set how many nodes may be down at once.",
-        check=on_cluster(every_kind.budget_not_exceeded),
-        about=About.WAVE,
-    ),
-    Predicate(
-        name="selected_hosts_ready",
-        why="A host that cannot be reached or controlled must be found before a node is stopped.",
-        check=every_kind.selected_hosts_ready,
-        lasting=every_kind.hosts_that_no_time_readies,
-        about=About.WAVE,
-        own_reasons=True,
-    ),
-    Predicate(
-        name="no_management_run_on_candidates",
-        why="It may start the service while its node is to be down, or replace packages under it.",
-        check=every_kind.no_management_run_on_candidates,
-        about=About.WAVE,
-    ),
-    Predicate(
-        name="gates_open",
-        why="Systems around the cluster, such as a queue, may not tolerate a stopped node now.",
-        check=gates_open,
-    ),
+    every_kind.BUDGET_NOT_EXCEEDED,
+    every_kind.SELECTED_HOSTS_READY,
+    every_kind.NO_MANAGEMENT_RUN_ON_CANDIDATES,
+    every_kind.GATES_OPEN,
 )

@@ -8,15 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.elasticsearch.rules.merge import _in_progress, _room_for_another
-from orchestrator.elasticsearch.rules.merge_rules import (
-    MERGE_RULES,
-    PastMerges,
-    left_behind,
-    leftovers,
-    merge_targets,
-    nodes_due,
-)
+from orchestrator.elasticsearch.rules.due import PastMerges, left_behind, leftovers, merge_targets, nodes_due
+from orchestrator.elasticsearch.rules.merge import MERGE_RULES, _in_progress, _room_for_another
 from orchestrator.engine.changes import from_record
 from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.engine.predicates import evidence_of

@@ -7,23 +7,21 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from orchestrator.elasticsearch.rules.returning import (
     DECIDERS,
-    NEVER_IN_THE_WAY,
     Case,
     places,
     returns,
-    version_key,
 )
 from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView, Disk, SettingsView
-from orchestrator.model.policy import Awareness, Policy
+from orchestrator.model.policy import Awareness, Policy, numbers
 from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.simulation import machines, views
 from orchestrator.simulation.world import World
@@ -43,7 +41,7 @@ def _node_by_node(asked: Policy, view: ClusterView, shard: ShardId) -> bool:
     for node in data.values():
         if node.name in {copy.node for copy in copies}:
             continue
-        if source is not None and version_key(node.version) < version_key(source.version):
+        if source is not None and numbers(node.version) < numbers(source.version):
             continue
         for attribute in () if everywhere else asked.awareness.attributes:
             forced = asked.awareness.forced if attribute == asked.zone_attribute else ()
@@ -131,6 +129,36 @@ def test_deciders_say_what_allocation_explain_says(version: str, subtests: pytes
 def _by_the_cluster(decider: str, case: str) -> bool:
     """Whether the cluster's own `enable`, which a run disables and restores, is what was recorded."""
     return decider == "enable" and not case.startswith("enable")
+
+
+NEVER_IN_THE_WAY: Final[Mapping[str, str]] = {
+    "max_retry": "a copy that was started has no failed attempts, and the run retries those that fail later",
+    "throttling": "it passes with the recoveries before it",
+    "replica_after_primary_active": "it passes when the primary has started",
+    "snapshot_in_progress": "it refuses to move a copy, not to allocate one",
+    "restore_in_progress": "it is about primaries that are restored",
+    "node_shutdown": "`no_other_maintenance` holds while there is a shutdown record",
+    "node_replacement": "it needs a shutdown record",
+    "cluster_rebalance": "it is about moves",
+    "concurrent_rebalance": "it is about moves",
+    "rebalance_only_when_active": "it is about moves",
+    "cluster_concurrent_recoveries": "it passes with the recoveries before it",
+    "index_version": "a copy that was started is of an index that its node may open",
+    "resize": "it is about a shrunken index before its first allocation",
+    "shrink": "it is about a shrunken index before its first allocation",
+    "ccr_primary_follower": "it is about primaries that are restored",
+    "searchable_snapshots": "it is about primaries before their first allocation",
+    "searchable_snapshots_enable": "it is about a repair of snapshots",
+    "searchable_snapshot_repository_exists": "a copy that was started had its repository",
+    "has_frozen_cache": "the node of a copy that was started has its cache",
+    "dedicated_frozen_node": "a copy that was started is of the kind that its node takes",
+    "archive": "a copy that was started is of an index that its node may open",
+    "remote_store_migration": "it is about the direction of a migration",
+    "search_replica_allocation": "a copy that was started is of the kind that its node takes",
+    "target_pool": "a copy that was started is of the kind that its node takes",
+    "warm_disk_threshold": "it is about nodes without the role `data`",
+}
+"""The other deciders, and why none of them keeps away for good a copy that was started."""
 
 
 def test_every_decider_of_the_servers_has_a_place_in_the_table() -> None:
