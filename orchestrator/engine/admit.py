@@ -38,11 +38,6 @@ HOLD_POLL_SECONDS: Final[Seconds] = 5.0
 DEPOOLED_SECONDS: Final[Seconds] = 30.0
 """How long a candidate waits out of service (`before_stop` ran) while its wave is held."""
 
-
-ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
-"""Predicates that are not met while a member is away."""
-
-
 # Asking ------------------------------------
 
 
@@ -70,15 +65,6 @@ def question_of(situation: Situation, wave: Wave) -> Question:
     )
 
 
-_REMEDY: Final = {
-    "every_shard_keeps_started_copies": "give the index more replicas",
-    "no_recovery_on_candidates": "let the recovery end",
-    "one_zone_at_a_time": "give them one zone",
-    "budget_not_exceeded": "allow as many with `max_unavailable`",
-}
-"""What makes room for a whole machine, by the predicate against it; elsewhere it takes more nodes."""
-
-
 def _with_advice(rules: tuple[Predicate, ...], question: Question, hold: Hold) -> Hold:
     """The hold; where nodes go together though each might go alone, with their machine and what to do."""
     rule = next(rule for rule in rules if rule.name == hold.predicate)
@@ -89,9 +75,8 @@ def _with_advice(rules: tuple[Predicate, ...], question: Question, hold: Hold) -
         )
         refused = [_refuses(rule, asked, hold) for asked in (together, *alone)]
         if refused[0] and not any(refused[1:]):
-            remedy = _REMEDY.get(hold.predicate, "have more nodes of this kind")
             way = "restart without `--reboot`" if question.policy.reboot else "set `hosts.together: never`"
-            why = f"{', '.join(machine)} go together, being on one machine: {remedy}, or {way}"
+            why = f"{', '.join(machine)} go together, being on one machine: {rule.remedy}, or {way}"
             return replace(hold, evidence=f"{hold.evidence}; {why}")
     return hold
 
@@ -240,10 +225,11 @@ def hold_or_stand_down(situation: Situation, refused: tuple[Hold, ...]) -> Decis
     state = situation.state
     news = unrecorded(situation, refused)
     first = hold_in_brief(refused[0]) if refused else "no reading"
-    lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
-    away = any(hold.predicate in ABSENCE for hold in refused)  # it may clear when the member is back
-    may_clear = away or situation.unread_for_now
-    hopeless = not may_clear and any(hold.predicate in lasting for hold in refused)
+    names = {hold.predicate for hold in refused}
+    rules = [rule for rule in situation.kind.predicates if rule.name in names]
+    # What holds beside an absence may clear when the member is back.
+    may_clear = any(rule.of_absence for rule in rules) or situation.unread_for_now
+    hopeless = not may_clear and not all(rule.passes_with_time for rule in rules)
     if situation.readable and state.untouched and hopeless:
         return stand_down(state, f"held by {first}", Outcome.HELD, *news, names_hold=True)
     late = held_too_long(situation, refused)
@@ -350,7 +336,7 @@ def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
     While a member is away, its return may clear any of them. The result is then empty, and the run waits.
     """
     waves, lasting = tuple(_planned_waves(situation)), _lasting(situation)
-    absence = tuple(rule for rule in situation.kind.predicates if rule.name in ABSENCE)
+    absence = tuple(rule for rule in situation.kind.predicates if rule.of_absence)
     if any(holds(absence, question_of(situation, wave)) for wave in waves):
         return ()
     return aggregated(hold for wave in waves for hold in _whole_or_in_parts(situation, lasting, wave))

@@ -368,6 +368,7 @@ BUDGET_NOT_EXCEEDED: Final = Predicate(
     why="The operator has set how many nodes may be down at once.",
     check=on_cluster(budget_not_exceeded),
     about=About.WAVE,
+    remedy="allow as many with `max_unavailable`",
 )
 
 SELECTED_HOSTS_READY: Final = Predicate(
@@ -377,6 +378,7 @@ SELECTED_HOSTS_READY: Final = Predicate(
     lasting=hosts_that_no_time_readies,
     about=About.WAVE,
     own_reasons=True,
+    unread_in_recovery=True,
 )
 
 NO_MANAGEMENT_RUN_ON_CANDIDATES: Final = Predicate(
@@ -384,6 +386,7 @@ NO_MANAGEMENT_RUN_ON_CANDIDATES: Final = Predicate(
     why="It may start the service while its node is to be down, or replace packages under it.",
     check=no_management_run_on_candidates,
     about=About.WAVE,
+    unread_in_recovery=True,
 )
 
 GATES_OPEN: Final = Predicate(

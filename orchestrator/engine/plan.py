@@ -18,6 +18,7 @@ from orchestrator.engine.estimate import (
     stored_by_node,
     total,
 )
+from orchestrator.engine.every_kind import SELECTED_HOSTS_READY
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kind import KindOfCluster
 from orchestrator.engine.optimism import OptimisticWorld
@@ -57,7 +58,7 @@ Describe = Callable[[Action], str]
 
 NO_ACCESS: Final[Mapping[str, str]] = MappingProxyType({})
 """The access of a simulated cluster."""
-_HOSTS_READY: Final = "selected_hosts_ready"
+_HOSTS_READY: Final = SELECTED_HOSTS_READY.name
 """Its holds are also cleared in the world: no stop could be planned on a host that does not answer."""
 _LIVES_TOLD: Final = "lives_are_told"
 """Cleared as well: a node without a known process could not be seen to come back."""

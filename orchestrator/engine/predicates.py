@@ -88,6 +88,11 @@ class Predicate:
     lasting: Callable[[Question], Iterator[Finding]] | None = None
     about: About = About.CLUSTER  # the cluster, or the wave
     own_reasons: bool = False  # each subject has its own evidence, and a hold has all of them
+    of_absence: bool = False  # it is not met while a member is away
+    by_recovery: bool = False  # a running recovery may be why it is not met: it passes again when that ends
+    # it is about what is not read while a wave recovers: GATED checks it, before the next stop
+    unread_in_recovery: bool = False
+    remedy: str = "have more nodes of this kind"  # what makes room for a whole machine that it holds
 
     @property
     def about_wave(self) -> bool:

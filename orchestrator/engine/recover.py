@@ -284,27 +284,6 @@ def given_up(copy: ShardCopy) -> bool:
 
 # Overlap ------------------------------------
 
-_BY_RECOVERY: Final = frozenset(
-    {
-        "cluster_not_red",
-        "no_worse_than_baseline",
-        "every_shard_keeps_started_copies",
-        "no_recovery_on_candidates",
-    }
-)
-"""Predicates that may not be met because of a running recovery: they pass again when it ends."""
-
-
-_UNREAD: Final = frozenset(
-    {
-        "disk_below_watermark",
-        "no_force_merge_or_reindex_on_candidates",
-        "no_management_run_on_candidates",
-        "selected_hosts_ready",
-    }
-)
-"""Predicates on what is not read while a wave recovers: GATED checks them, before the next stop."""
-
 
 def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Event, ...]:
     """The steps by which the current wave makes room for the next; none while a predicate is against it."""
@@ -318,9 +297,10 @@ def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Ev
     if here.before is Phase.GATED and situation.now - here.since < HOLD_POLL_SECONDS:
         return ()  # holds on the next wave there do not count here: else the run could go back and forth
     after = replace(situation, state=state.with_room())
-    following = next_wave_of(after, unread=_UNREAD)
-    asked = (rule for rule in situation.kind.predicates if rule.name not in _UNREAD)
-    rules = tuple(rule for rule in asked if rule.about_wave or rule.name in _BY_RECOVERY)
+    every = situation.kind.predicates
+    following = next_wave_of(after, unread=frozenset(rule.name for rule in every if rule.unread_in_recovery))
+    asked = (rule for rule in every if not rule.unread_in_recovery)
+    rules = tuple(rule for rule in asked if rule.about_wave or rule.by_recovery)
     if following is None or refusals(after, rules, following):
         return ()
     why = f"no part in what still recovers: {', '.join(following.nodes)}"
@@ -388,7 +368,8 @@ def before_the_next(situation: Situation) -> Decision | None:
 
 def held_by_recovery(situation: Situation, refused: tuple[Hold, ...]) -> Decision | None:
     """Wait again for a wave that made room, if a recovery is in the way after all; None = none is."""
-    first = next((hold for hold in refused if hold.predicate in _BY_RECOVERY), None)
+    passing = {rule.name for rule in situation.kind.predicates if rule.by_recovery}
+    first = next((hold for hold in refused if hold.predicate in passing), None)
     if first is None or not situation.state.recovering:
         return None
     return _wait_again(situation.state, hold_in_brief(first))

@@ -344,6 +344,11 @@ def _in_progress(situation: Situation, policy: MergePolicy) -> list[_Merge]:
     ]
 
 
+def _still_to_look(situation: Situation) -> Seconds:
+    """Until the second reading that shows whether an index is written; 0 once this process has looked."""
+    return max(0.0, _WRITES_SECONDS - (situation.seen.at - situation.state.merging.writes_at))
+
+
 def _uncounted(situation: Situation) -> frozenset[str]:
     """Indices of which a shard has no started copy, so that its segments are unknown."""
     view = situation.view
@@ -367,18 +372,17 @@ def merging(situation: Situation) -> Decision:
     if state.merging.writes is None:
         counters = {uuid: index.writes for uuid, index in sorted(bulk.indices.items())}
         return note(WritesRead(counters=counters))
-    due, looked = tuple(_found_due(situation, bulk, policy)), situation.seen.at - state.merging.writes_at
+    due, to_look = tuple(_found_due(situation, bulk, policy)), _still_to_look(situation)
     ended = tuple(_ended(situation, bulk, policy))
-    if ended or (due and looked >= _WRITES_SECONDS):
-        return note(*ended, *(due if looked >= _WRITES_SECONDS else ()))
+    if ended or (due and not to_look):
+        return note(*ended, *(() if to_look else due))
     merges = _in_progress(situation, policy)
     sent = _see_to_the_end(situation, policy, merges)
     if sent is not None:
         return sent
     pending = [bulk.indices[one.target.index_uuid] for one in state.merging.pending]
-    if (due or pending) and looked < _WRITES_SECONDS:
-        again = "a second reading of what is written"
-        return wait(situation.now, again, seconds=_WRITES_SECONDS - looked)
+    if (due or pending) and to_look:
+        return wait(situation.now, "a second reading of what is written", seconds=to_look)
     if not pending and not merges:
         return note(*cleared(situation), run_phase(state.phase, Phase.MERGED))
     return _begin(situation, bulk, policy, pending)
@@ -436,10 +440,10 @@ def _why_over(merge: _Merge, index: BulkIndex, *, complete: bool) -> str | None:
     """Why nothing of an index is left to merge, empty if every copy has few segments; None before that."""
     situation, allowed = merge.situation, merge.policy.allow_writes
     merging, begun = situation.state.merging, merge.one.begun is not None
-    looked = situation.seen.at - merging.writes_at >= _WRITES_SECONDS
     if index.under_way or (begun and merge.one.refreshed_at is None):
         return None  # it runs, or its segments are not counted yet
-    if not begun and not (allowed or (looked and written(merging, index) is None)):
+    unwritten = not _still_to_look(situation) and written(merging, index) is None
+    if not begun and not (allowed or unwritten):
         return None  # it may be written: the predicates decide on it first
     if index.copies and not merge.has_many:
         # A copy that comes back later has the segments that it had when it left.
@@ -484,10 +488,8 @@ def _may_be_sent(situation: Situation, action: Action) -> bool:
     Without the lease the run still follows its merges to their end, but only the lease holder sends new ones.
     """
     state = situation.state
-    if isinstance(action, ForceMerge) and state.process.lease_lost is not None:
+    if isinstance(action, ForceMerge) and (state.process.lease_lost is not None or _still_to_look(situation)):
         return False
-    if isinstance(action, ForceMerge) and situation.seen.at - state.merging.writes_at < _WRITES_SECONDS:
-        return False  # by this process, which has just begun
     return situation.retry(action) is Retry.NOW
 
 

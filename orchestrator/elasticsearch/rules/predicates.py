@@ -596,16 +596,19 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="expected_nodes_present",
         why="If a node is down already, the next node may hold the last copy of a shard.",
         check=on_cluster(every_kind.expected_nodes_present),
+        of_absence=True,
     ),
     Predicate(
         name="cluster_not_red",
         why="A cluster that has lost primaries needs repair, not restarts.",
         check=on_cluster(cluster_not_red),
+        by_recovery=True,
     ),
     Predicate(
         name="no_worse_than_baseline",
         why="The previous wave must have recovered. Copies missing before the run are not waited for.",
         check=on_cluster(no_worse_than_baseline),
+        by_recovery=True,
     ),
     Predicate(
         name="every_shard_keeps_started_copies",
@@ -613,12 +616,16 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         check=on_cluster(every_shard_keeps_started_copies),
         lasting=on_cluster(copies_that_no_time_brings),
         about=About.WAVE,
+        by_recovery=True,
+        remedy="give the index more replicas",
     ),
     Predicate(
         name="no_recovery_on_candidates",
         why="A recovery that loses its source is not assigned again while allocation is disabled.",
         check=on_cluster(no_recovery_on_candidates),
         about=About.WAVE,
+        by_recovery=True,
+        remedy="let the recovery end",
     ),
     Predicate(
         name="copies_can_return",
@@ -661,6 +668,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         why="Copies of a shard are in different zones. Stops in two zones can stop all copies of it.",
         check=on_cluster(every_kind.one_zone_at_a_time),
         about=About.WAVE,
+        remedy="give them one zone",
     ),
     every_kind.BUDGET_NOT_EXCEEDED,
     Predicate(
@@ -733,6 +741,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         why="Above a watermark the cluster does not allocate the copies of the node again.",
         check=on_cluster(disk_below_watermark),
         about=About.WAVE,
+        unread_in_recovery=True,
     ),
     Predicate(
         name="no_running_snapshot",
@@ -744,6 +753,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         why="A restart ends that work, and hours of it are lost.",
         check=no_force_merge_or_reindex_on_candidates,
         about=About.WAVE,
+        unread_in_recovery=True,
     ),
     Predicate(
         name="pending_tasks_drained",

@@ -238,6 +238,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="expected_nodes_present",
         why="If a node is down already, the stop of the next node can end the quorum of keys.",
         check=on_cluster(every_kind.expected_nodes_present),
+        of_absence=True,
     ),
     Predicate(
         name="lives_are_told",
@@ -259,6 +260,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name=ALL_MEMBERS_UP,
         why="If a node is down already, the stop of the next node can end the quorum of keys.",
         check=on_ring(all_members_up),
+        of_absence=True,
     ),
     Predicate(
         name="no_transfers",
@@ -283,6 +285,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         why="Replicas of a key are in different locations. Stops in two locations can stop all of them.",
         check=on_cluster(every_kind.one_zone_at_a_time),
         about=About.WAVE,
+        remedy="give them one zone",
     ),
     every_kind.BUDGET_NOT_EXCEEDED,
     every_kind.SELECTED_HOSTS_READY,
