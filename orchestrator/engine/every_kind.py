@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.engine.gates import gates_open
 from orchestrator.engine.largest_safe import Bound
-from orchestrator.engine.predicates import About, ByPolicy, Evidence, Finding, Predicate, Question
+from orchestrator.engine.predicates import ByPolicy, Evidence, Finding, Predicate, Question
 from orchestrator.engine.waves import Machines, machines_of
 from orchestrator.formats import listed
 from orchestrator.model.action import ProbeSettings
@@ -349,7 +349,6 @@ def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iter
 # What each kind of cluster has in its list ------------------------------------
 
 CLUSTER_IS_THE_ONE_NAMED: Final = Predicate(
-    name="cluster_is_the_one_named",
     why="A wrong address in a cluster file would restart another cluster.",
     check=on_cluster(cluster_is_the_one_named),
     may_be_disabled=False,
@@ -357,40 +356,35 @@ CLUSTER_IS_THE_ONE_NAMED: Final = Predicate(
 )
 
 LEASE_IS_HELD: Final = Predicate(
-    name="lease_is_held",
     why="Two runs on one cluster take two nodes down at once.",
     check=lease_is_held,
     may_be_disabled=False,
 )
 
 BUDGET_NOT_EXCEEDED: Final = Predicate(
-    name="budget_not_exceeded",
     why="The operator has set how many nodes may be down at once.",
     check=on_cluster(budget_not_exceeded),
-    about=About.WAVE,
+    about_wave=True,
     remedy="allow as many with `max_unavailable`",
 )
 
 SELECTED_HOSTS_READY: Final = Predicate(
-    name="selected_hosts_ready",
     why="A host that cannot be reached or controlled must be found before a node is stopped.",
     check=selected_hosts_ready,
     lasting=hosts_that_no_time_readies,
-    about=About.WAVE,
+    about_wave=True,
     own_reasons=True,
     unread_in_recovery=True,
 )
 
 NO_MANAGEMENT_RUN_ON_CANDIDATES: Final = Predicate(
-    name="no_management_run_on_candidates",
     why="It may start the service while its node is to be down, or replace packages under it.",
     check=no_management_run_on_candidates,
-    about=About.WAVE,
+    about_wave=True,
     unread_in_recovery=True,
 )
 
 GATES_OPEN: Final = Predicate(
-    name="gates_open",
     why="Systems around the cluster, such as a queue, may not tolerate a stopped node now.",
     check=gates_open,
 )

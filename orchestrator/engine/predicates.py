@@ -11,7 +11,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -66,27 +65,21 @@ Finding = tuple[str, Evidence]
 """Subject and evidence of a hold."""
 
 
-class About(Enum):
-    """What a predicate is about."""
-
-    CLUSTER = "the cluster: it holds the run"
-    WAVE = "the wave: another candidate or a smaller wave may pass where this one does not"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicate:
     """One safety condition."""
 
-    name: str  # public; shown, journalled and given to `--disable-predicate`
-    why: str  # what goes wrong without it, for the catalogue
     # yields subject and evidence of each refusal; a reading that is `Unknown` is a refusal
     check: Callable[[Question], Iterator[Finding]]
+    why: str  # what goes wrong without it, for the catalogue
+    name: str = ""  # that of its check: public; shown, journalled and given to `--disable-predicate`
     may_be_disabled: bool = True  # False where others rest on it, and for the versions of an upgrade
     # False when only the operator can help, so that waiting at the start is idle
     passes_with_time: bool = True
     # of one that passes with time, the refusals that do not; None where all may pass
     lasting: Callable[[Question], Iterator[Finding]] | None = None
-    about: About = About.CLUSTER  # the cluster, or the wave
+    # True: another candidate or a smaller wave may pass where this one does not; else it holds the run
+    about_wave: bool = False
     own_reasons: bool = False  # each subject has its own evidence, and a hold has all of them
     of_absence: bool = False  # it is not met while a member is away
     by_recovery: bool = False  # a running recovery may be why it is not met: it passes again when that ends
@@ -94,10 +87,9 @@ class Predicate:
     unread_in_recovery: bool = False
     remedy: str = "have more nodes of this kind"  # what makes room for a whole machine that it holds
 
-    @property
-    def about_wave(self) -> bool:
-        """Whether another candidate or a smaller wave may pass when this one does not."""
-        return self.about is About.WAVE
+    def __post_init__(self) -> None:
+        # Kept, since `lasting` is asked in place of the check, under the same name.
+        object.__setattr__(self, "name", self.name or self.check.__name__)
 
 
 def holds(predicates: Iterable[Predicate], question: Question) -> tuple[Hold, ...]:

@@ -83,11 +83,6 @@ checked before the first merge."""
 
 # What holds a merge ------------------------------------
 
-NOT_WRITTEN: Final = "index_is_not_written"
-"""The predicate that `--allow-writes` sets aside."""
-
-_IN_PLACE: Final = "no_copy_on_its_way"
-
 
 def written(merging: Merging, index: BulkIndex) -> str | None:
     """What shows that an index was written since the run's first reading; None when nothing does.
@@ -127,7 +122,7 @@ def not_counted(policy: Policy, view: ClusterView) -> Iterator[ShardCopy]:
     """
     for copy in view.not_started:
         name = copy.shard.index
-        may_be_red = name in policy.accept_red or policy.disables(_IN_PLACE, f"index {name}")
+        may_be_red = name in policy.accept_red or policy.disables("no_copy_on_its_way", f"index {name}")
         if copy.primary and not (may_be_red or is_being_restored(view, copy)):
             yield copy
 
@@ -189,20 +184,20 @@ def _bytes_by_node(indices: Iterable[BulkIndex]) -> Counter[NodeName]:
     return found
 
 
+NOT_WRITTEN: Final = Predicate(
+    why="What is written after a merge makes new segments, and a segment above 5 GB is not merged again.",
+    check=index_is_not_written,
+    passes_with_time=False,
+)
+"""What `--allow-writes` sets aside."""
+
 OWN_RULES: Final[tuple[Predicate, ...]] = (
+    NOT_WRITTEN,
     Predicate(
-        name=NOT_WRITTEN,
-        why="What is written after a merge makes new segments, and a segment above 5 GB is not merged again.",
-        check=index_is_not_written,
-        passes_with_time=False,
-    ),
-    Predicate(
-        name=_IN_PLACE,
         why="A copy that recovers while its primary is merged arrives with its old segments.",
         check=no_copy_on_its_way,
     ),
     Predicate(
-        name="disk_has_room",
         why="A merge writes the new segments before it deletes the old: a full disk makes indices read-only.",
         check=disk_has_room,
         passes_with_time=False,
@@ -568,11 +563,9 @@ def _against(situation: Situation, index: BulkIndex) -> tuple[Hold, ...]:
 
 def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
     """Indices with few segments that are still written: the load has not ended."""
-    rules = tuple(rule for rule in MERGE_RULES if rule.name == NOT_WRITTEN)
-    indices = [
-        index for index in bulk.indices.values() if not situation.state.merging.indices[index.uuid].pending
-    ]
-    return tuple(hold for index in indices for hold in holds(rules, _question(situation, index)))
+    merging = situation.state.merging.indices
+    indices = [index for index in bulk.indices.values() if not merging[index.uuid].pending]
+    return tuple(hold for index in indices for hold in holds([NOT_WRITTEN], _question(situation, index)))
 
 
 def _not_ready(situation: Situation) -> tuple[Hold, ...]:

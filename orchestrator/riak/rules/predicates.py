@@ -22,7 +22,7 @@ from typing import Final
 
 from orchestrator.engine import every_kind
 from orchestrator.engine.every_kind import on_cluster
-from orchestrator.engine.predicates import About, ByPolicy, Evidence, Finding, Predicate, Question
+from orchestrator.engine.predicates import ByPolicy, Evidence, Finding, Predicate, Question
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Reading, Unknown
@@ -164,7 +164,7 @@ def no_transfers(question: Question) -> Iterator[Finding]:
         yield subject, f"{said}{more}" if isinstance(said, str) else said
 
 
-def waiting_go_alone(question: Question) -> Iterator[Finding]:
+def waiting_partitions_go_alone(question: Question) -> Iterator[Finding]:
     """A node that holds partitions which wait for handoff goes down alone; without `no_transfers`, too."""
     view = ring_of(question)
     if isinstance(view, Unknown) or isinstance(view.waiting, Unknown) or len(question.wave.nodes) == 1:
@@ -221,7 +221,6 @@ def _names(nodes: Iterable[NodeName]) -> str:
 
 PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
-        name="observation_is_fresh",
         why="A decision on an old or partial reading can stop a node that the cluster cannot spare now.",
         check=every_kind.fresh("cluster", "settings", "health"),
         may_be_disabled=False,
@@ -229,62 +228,52 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     every_kind.CLUSTER_IS_THE_ONE_NAMED,
     every_kind.LEASE_IS_HELD,
     Predicate(
-        name="settings_are_writable",
         why="A transfer limit that cannot be set cannot be restored either.",
         check=every_kind.settings_are_writable,
         passes_with_time=False,
     ),
     Predicate(
-        name="expected_nodes_present",
         why="If a node is down already, the stop of the next node can end the quorum of keys.",
         check=on_cluster(every_kind.expected_nodes_present),
         of_absence=True,
     ),
     Predicate(
-        name="lives_are_told",
         why="A restart is proven by a new process. Without the identity of the process there is no proof.",
         check=on_cluster(lives_are_told),
-        about=About.WAVE,
+        about_wave=True,
     ),
     Predicate(
-        name="ring_ready",
         why="Nodes that disagree on the owners write to different owners. A stop makes that worse.",
         check=on_ring(ring_ready),
     ),
     Predicate(
-        name="no_pending_ownership_change",
         why="A stop ends the transfer of a partition: the change of the ring starts again or hangs.",
         check=on_ring(no_pending_ownership_change),
     ),
     Predicate(
-        name=ALL_MEMBERS_UP,
         why="If a node is down already, the stop of the next node can end the quorum of keys.",
         check=on_ring(all_members_up),
         of_absence=True,
     ),
     Predicate(
-        name="no_transfers",
         why="Writes that wait for handoff may be on this node only. While it is down, they cannot be read.",
         check=no_transfers,
     ),
     Predicate(
-        name="waiting_partitions_go_alone",
         why="With an owner of the same preference list, every node that has a write could go down.",
-        check=waiting_go_alone,
-        about=About.WAVE,
+        check=waiting_partitions_go_alone,
+        about_wave=True,
     ),
     Predicate(
-        name="preference_lists_keep_quorum",
         why="A key cannot be read or written at quorum while most of its owners are down.",
         check=on_ring(preference_lists_keep_quorum),
         passes_with_time=False,
-        about=About.WAVE,
+        about_wave=True,
     ),
     Predicate(
-        name="one_zone_at_a_time",
         why="Replicas of a key are in different locations. Stops in two locations can stop all of them.",
         check=on_cluster(every_kind.one_zone_at_a_time),
-        about=About.WAVE,
+        about_wave=True,
         remedy="give them one zone",
     ),
     every_kind.BUDGET_NOT_EXCEEDED,
