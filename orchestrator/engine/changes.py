@@ -66,7 +66,7 @@ def disable_allocation(situation: Situation, *events: Event) -> Decision:
     state, settings = situation.state, situation.seen.settings
     if isinstance(settings, Unknown):
         return LOOK_AGAIN
-    limits = situation.kind.raise_limits(state, settings, situation.policy)
+    limits = situation.kind.raise_limits(settings, situation.policy, state)
     disabled = situation.kind.withhold(settings, situation.policy)
     recorded = [
         *(_changed(change, Purpose.RAISE_LIMITS) for change in limits),
@@ -211,7 +211,7 @@ def raise_again(situation: Situation) -> Decision | None:
     wave = {node.name for node in state.wave_nodes}
     changes = tuple(
         change
-        for change in situation.kind.raise_limits(state, settings, situation.policy)
+        for change in situation.kind.raise_limits(settings, situation.policy, state)
         if change.holder in wave
     )
     if not changes:

@@ -106,7 +106,7 @@ class KindOfCluster(ABC):
 
     @abstractmethod
     def raise_limits(
-        self, state: RunState, settings: SettingsView, policy: Policy
+        self, settings: SettingsView, policy: Policy, state: RunState, /
     ) -> tuple[SettingChange, ...]:
         """The settings that make recovery faster for the run."""
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.elasticsearch.rules import merge, optimism, predicates, recovery, sets, settings
-from orchestrator.elasticsearch.rules.settings import limit_changes
 from orchestrator.engine.kind import KindOfCluster
-from orchestrator.engine.state import RunState
-from orchestrator.model.action import SettingChange
-from orchestrator.model.observation import SettingsView
-from orchestrator.model.policy import Policy
 
 
 class Elasticsearch(KindOfCluster):
@@ -26,6 +21,7 @@ class Elasticsearch(KindOfCluster):
     withhold = staticmethod(settings.withhold_changes)
     is_withheld = staticmethod(settings.is_withheld)
     value_today = staticmethod(settings.value_today)
+    raise_limits = staticmethod(settings.limit_changes)
 
     foreseen = staticmethod(recovery.not_to_return)
     taken = staticmethod(recovery.taken_by)
@@ -34,9 +30,3 @@ class Elasticsearch(KindOfCluster):
     unplaced = staticmethod(recovery.not_waited_for)
     red = staticmethod(recovery.red_by_waves)
     shortfall = staticmethod(recovery.shortfall)
-
-    def raise_limits(
-        self, state: RunState, settings: SettingsView, policy: Policy
-    ) -> tuple[SettingChange, ...]:
-        """Those of recovery, and rebalancing."""
-        return limit_changes(settings, policy)

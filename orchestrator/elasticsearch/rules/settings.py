@@ -153,7 +153,9 @@ _FIRST_AT_40_MB: Final = (1, 6)
 """Elasticsearch's first version with a default recovery bandwidth of 40 MB/s; earlier ones have 20 MB/s."""
 
 
-def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+def limit_changes(
+    settings: SettingsView, policy: Policy, _state: RunState | None = None
+) -> tuple[SettingChange, ...]:
     """Recovery limits raised for the run, never lowered, and rebalancing disabled.
 
     A higher persistent value that a lower transient one overrides is kept.

@@ -198,12 +198,10 @@ def _unchanged(question: Question) -> Seconds:
 
 def in_words(waiting: Iterable[WaitingPartition]) -> str:
     """By holder the number of its partitions that wait, with their owners."""
-    found: dict[NodeName, set[NodeName]] = {}
-    counts: dict[NodeName, int] = {}
+    owners: dict[NodeName, list[NodeName]] = {}
     for one in waiting:
-        found.setdefault(one.holder, set()).add(one.owner)
-        counts[one.holder] = counts.get(one.holder, 0) + 1
-    parts = [f"{counts[node]} on {node} for {', '.join(sorted(found[node]))}" for node in sorted(found)]
+        owners.setdefault(one.holder, []).append(one.owner)
+    parts = [f"{len(of)} on {node} for {', '.join(sorted(set(of)))}" for node, of in sorted(owners.items())]
     more = f" and on {len(parts) - _LISTED} more nodes" if len(parts) > _LISTED else ""
     return f"partitions that wait for handoff: {'; '.join(parts[:_LISTED])}{more}"
 
@@ -433,7 +431,7 @@ def timer_changes(state: RunState, settings: SettingsView, policy: Policy) -> tu
     )
 
 
-def raised(state: RunState, settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+def raised(settings: SettingsView, policy: Policy, state: RunState) -> tuple[SettingChange, ...]:
     """The transfer limits of all nodes, and with `hasten_handoff` the timers of restarted ones."""
     return (*limit_changes(state, settings, policy), *timer_changes(state, settings, policy))
 
