@@ -34,7 +34,7 @@ ALL_MEMBERS_UP: Final = "all_members_up"
 """The predicate that names a member that is down."""
 
 Nodes = frozenset[NodeName]
-Check = Callable[[RiakView, Nodes], Iterator[Finding]]
+Check = Callable[[Question, RiakView], Iterator[Finding]]
 
 
 def ring_of(question: Question) -> Reading[RiakView]:
@@ -46,7 +46,7 @@ def ring_of(question: Question) -> Reading[RiakView]:
 
 
 def on_ring(check: Check) -> Callable[[Question], Iterator[Finding]]:
-    """A predicate that needs the ring, from a check of the ring and the wave, with the check's docstring."""
+    """A predicate that needs the ring; its docstring is the check's."""
 
     @wraps(check)
     def asked(question: Question) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def on_ring(check: Check) -> Callable[[Question], Iterator[Finding]]:
         if isinstance(view, Unknown):
             yield "cluster", view
         else:
-            yield from check(view, frozenset(question.wave.nodes))
+            yield from check(question, view)
 
     return asked
 
@@ -69,9 +69,8 @@ def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
             yield f"node {name}", f"its process is unknown: {why}"
 
 
-def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+def ring_ready(_question: Question, view: RiakView) -> Iterator[Finding]:
     """All nodes list the same owners, and the claimant reports that all have seen the last change."""
-    del wave  # it is about the cluster
     ready = view.ring_ready
     if isinstance(ready, Unknown):
         yield "ring", ready
@@ -94,9 +93,8 @@ def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
         yield f"claimant {status.claimant}", "it reports that the ring is not ready"
 
 
-def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+def no_pending_ownership_change(_question: Question, view: RiakView) -> Iterator[Finding]:
     """No partition is moving to another owner, and no node joins or leaves."""
-    del wave  # it is about the cluster
     status = view.ring_status
     if isinstance(status, Unknown):
         yield "ring", status
@@ -120,7 +118,7 @@ def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding
                 )
 
 
-def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+def all_members_up(question: Question, view: RiakView) -> Iterator[Finding]:
     """Every member is up in `cluster status` and answers `/stats`; `member-status` does not show that.
 
     After the stop the run reads `/stats` of all members. If one did not answer, no node would count as back.
@@ -141,7 +139,7 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     else:
         for node in sorted(members ^ listed):
             yield node, "cluster status and member-status do not both list it"
-    for node in sorted(wave - listed):
+    for node in sorted(frozenset(question.wave.nodes) - listed):
         yield node, "it is not a member of the cluster"
     if not isinstance(view.ring_status, Unknown):
         for node in view.ring_status.unreachable:
@@ -149,16 +147,12 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
                 yield node, "ring-status cannot reach it"
 
 
-def no_transfers(question: Question) -> Iterator[Finding]:
+def no_transfers(question: Question, view: RiakView) -> Iterator[Finding]:
     """No handoff runs or waits, and every primary partition runs.
 
     What has waited for 15 minutes without a change, while no transfer moved data, does not hold: it does not
     go by itself.
     """
-    view = ring_of(question)
-    if isinstance(view, Unknown):
-        yield "cluster", view
-        return
     more = advice(question, view)
     for subject, said in unclean(view, excused(question, view)):
         yield subject, f"{said}{more}" if isinstance(said, str) else said
@@ -174,9 +168,10 @@ def waiting_partitions_go_alone(question: Question) -> Iterator[Finding]:
             yield node, f"it holds {len(numbers)} partitions that wait for handoff, so it goes down alone"
 
 
-def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+def preference_lists_keep_quorum(question: Question, view: RiakView) -> Iterator[Finding]:
     """With the wave and the nodes that are down already, every preference list keeps a quorum."""
     ring, n_vals, cluster = view.ring, view.n_vals, view.cluster
+    wave = frozenset(question.wave.nodes)
     for name, part in (("ring", ring), ("n_val", n_vals), ("members", cluster)):
         if isinstance(part, Unknown):
             yield name, part
@@ -257,7 +252,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="Writes that wait for handoff may be on this node only. While it is down, they cannot be read.",
-        check=no_transfers,
+        check=on_ring(no_transfers),
     ),
     Predicate(
         why="With an owner of the same preference list, every node that has a write could go down.",
