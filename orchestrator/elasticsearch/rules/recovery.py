@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from orchestrator.elasticsearch.rules.returning import Away, places, returns
+from orchestrator.elasticsearch.rules.returning import Away, returns
 from orchestrator.elasticsearch.rules.settings import BANDWIDTH, bytes_of
 from orchestrator.engine.estimate import PUBLISHED, stored_by_node
 from orchestrator.engine.every_kind import some
@@ -102,10 +102,10 @@ def _displaced(state: RunState, view: ClusterView, settings: Reading[SettingsVie
     """Replicas that were lost in an upgrade, are in no wave's account, and have no place before the next."""
     if state.begun.policy.upgrade is None:
         return
-    has_a_place = places(state.begun.policy, view, settings)
+    deciders = returns(state.begun.policy, view, settings)
     for copy in missing_beyond_baseline(state, view):
         lost = copy.state is CopyState.UNASSIGNED and not copy.primary and not _never_had_a_node(view, copy)
-        if lost and not has_a_place(copy.shard):
+        if lost and not deciders.has_a_place(view, copy.shard):
             yield copy
 
 
@@ -187,7 +187,7 @@ def missing_of_waves(
         return ()
     missing: list[ShardCopy] = []
     metadata, table = view.metadata, view.shards
-    has_a_place = places(state.begun.policy, view, settings)
+    deciders = returns(state.begun.policy, view, settings)
     ours = {name for one in state.waves for name in one.wave.nodes}
     for (uuid, number), was in _awaited(state).items():
         index = metadata.get(uuid)
@@ -201,11 +201,11 @@ def missing_of_waves(
         if lacking <= 0:
             continue
         if len(away) == 1:  # nearly all of them
-            placed = _has_its_node(away[0]) or has_a_place(shard)
+            placed = _has_its_node(away[0]) or deciders.has_a_place(view, shard)
             missing += away if placed and not _excused(away[0]) else ()
             continue
         awaited = sum([not _excused(copy) for copy in away])
-        if not has_a_place(shard):
+        if not deciders.has_a_place(view, shard):
             away = tuple(copy for copy in away if _has_its_node(copy))  # awareness came after the index
         order = sorted(away, key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
         here = sum([copy.node in ours for copy in away])
@@ -274,8 +274,8 @@ def lost_beyond_baseline(
     if not view.not_started:
         return ()
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
-    has_a_place = places(state.begun.policy, view, settings)
-    placeable = (copy for copy in beyond if _has_its_node(copy) or has_a_place(copy.shard))
+    deciders = returns(state.begun.policy, view, settings)
+    placeable = (copy for copy in beyond if _has_its_node(copy) or deciders.has_a_place(view, copy.shard))
     lost = dict.fromkeys((*placeable, *missing_of_waves(state, view, settings)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
 

@@ -420,6 +420,9 @@ class Returns:
     ) -> bool:
         """Whether some data node may take one more copy of a shard.
 
+        In an upgrade, a node that is older than the node of the primary may not: the copy stays unassigned
+        until more nodes are upgraded. `expected_nodes_present` handles absent nodes.
+
         Args:
             view: the reading.
             shard: of it.
@@ -597,13 +600,3 @@ def returns(
 ) -> Returns:
     """The deciders of this reading. What was not read, they cannot evaluate."""
     return _returns(policy, view.members, view.distribution, settings, disks)
-
-
-def places(policy: Policy, view: ClusterView, settings: Reading[SettingsView]) -> Callable[[ShardId], bool]:
-    """Whether some data node may take one more copy of a shard, to be asked of many shards.
-
-    In an upgrade, a node that is older than the node of the primary may not: the copy stays unassigned until
-    more nodes are upgraded. `expected_nodes_present` handles absent nodes.
-    """
-    here = returns(policy, view, settings)
-    return lambda shard: here.has_a_place(view, shard)

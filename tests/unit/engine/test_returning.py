@@ -14,7 +14,6 @@ import pytest
 from orchestrator.elasticsearch.rules.returning import (
     DECIDERS,
     Case,
-    places,
     returns,
 )
 from orchestrator.elasticsearch.rules.settings import AWARENESS
@@ -22,7 +21,7 @@ from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy, Sha
 from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView, Disk, SettingsView
 from orchestrator.model.policy import Awareness, Policy, numbers
-from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.model.reading import Unknown
 from orchestrator.simulation import machines, views
 from orchestrator.simulation.world import World
 from tests.returning_cases import VERSIONS, recorded, recorded_cases
@@ -85,10 +84,10 @@ def test_it_is_what_a_look_at_every_node_finds(attributes: tuple[str, ...]) -> N
         view = _view(dice)
         forced = dice.choice(((), ("a", "b", "c", "e")))
         asked = policy(zone_attribute="zone", awareness=Awareness(attributes=attributes, forced=forced))
-        has_a_place = places(asked, view, NOT_READ)
+        deciders = returns(asked, view)
         for shard in view.shards:
             expected = _node_by_node(asked, view, shard)
-            assert has_a_place(shard) is expected
+            assert deciders.has_a_place(view, shard) is expected
             found[expected] += 1
     assert min(found[True], found[False]) > 50
 
