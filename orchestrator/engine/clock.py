@@ -14,8 +14,8 @@ happened. So that time counts for little, and each limit is right by itself. The
 - It is asked at the moment of the decision (`now`) about waits of the run as a whole; what is later than the
   reading counts like what is before the next one, 30 s at most.
 - Real time counts for `--timeout`, which is the time that the operator gives, and for disabled allocation,
-  which is not harmless unwatched. So it does in figures, in the pauses between two tries or two polls, and
-  for gates, alerts and the lease.
+  which is not harmless unwatched. So it does in figures, in the pauses between two tries or two polls, for
+  what gates compare, and for the lease.
 - What was known by watching ends with a long standstill, as with the process: an absence begins again, as the
   member may have been back, and so does a lost stop, as it may have been done (`fold`).
 """

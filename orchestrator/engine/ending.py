@@ -10,10 +10,9 @@ from orchestrator.engine.grid import Move
 from orchestrator.engine.left_over import left_over, texts
 from orchestrator.engine.node import is_next, next_to, rejoined
 from orchestrator.engine.predicates import by_same_reason
-from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark, NodeProgress
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import Decision, Situation, members_awaited, note, stand_down, wait
-from orchestrator.engine.state import RunState
 from orchestrator.formats import listed
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunFinished, StoodDown, run_phase
@@ -137,7 +136,9 @@ def restore(situation: Situation) -> Decision | None:
 def await_starts(situation: Situation) -> Decision | None:
     """Everything is restored, and nodes for which it did not wait still start."""
     state = situation.state
-    starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
+    starting = [
+        node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not state.left_to_successor(node.name)
+    ]
     if not starting or withheld_too_long(situation) is not None or changes.restore_all(situation) is not None:
         return None
     return wait(situation.now, f"{listed(starting)} to be back", seconds=1.0, services=starting)
@@ -163,14 +164,10 @@ def _is_late(situation: Situation) -> bool:
     return situation.over(limits.STANDING_DOWN) is not None
 
 
-def _theirs(state: RunState, node: NodeProgress) -> bool:
-    return state.process.deposed is not None and node.name in state.process.deposed.in_hand
-
-
 def _awaited(situation: Situation) -> list[NodeName]:
     """Nodes for which allocation waits: nodes that are back wait for no node whose time is over."""
     state = situation.state
-    nodes = [node for node in state.nodes.values() if not _theirs(state, node)]
+    nodes = [node for node in state.nodes.values() if not state.left_to_successor(node.name)]
     back = any(node.phase is NodePhase.REJOINED for node in nodes)
     down = state.process.standing_down
     passed_over = down.overdue if back and down else ()
@@ -187,7 +184,7 @@ def withheld_too_long(situation: Situation) -> Seconds | None:
 def _unstarted(situation: Situation) -> list[NodeName]:
     """Nodes whose service is not seen to run, or may still stop: a start needs no answer of the cluster."""
     state, hosts = situation.state, situation.hosts
-    ours = [node for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
+    ours = [node for node in state.nodes_in(*GOING_UP_OR_DOWN) if not state.left_to_successor(node.name)]
     settled = [
         node.name for node in ours if not late_stop.may_still_stop(situation, node, sight(situation, node))
     ]

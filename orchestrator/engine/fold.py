@@ -334,7 +334,7 @@ def _setting_changed(left: Unrestored, event: ev.SettingChanged, at: Instant) ->
 
 
 def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunState:
-    """A wave is chosen; or nodes whose stop was done late join the wave in progress, of the same number."""
+    """A wave is chosen; or the one of its number becomes another: nodes stopped late join it, for one."""
     already = state.wave.nodes if state.wave and state.wave.number == event.wave.number else ()
     chosen = (_accounted_for(state.nodes[name], event) for name in event.wave.nodes if name not in already)
     nodes = (replace(node, goal=Goal.RESTART, reboots=0) for node in chosen)
@@ -485,8 +485,10 @@ def _work_done(state: RunState, name: NodeName, work: Work, at: Instant) -> RunS
     node = state.nodes.get(name)
     if node is None:
         return state
-    doubt = None if work is Work.REBOOT else node.doubt
-    return with_node(state, name, owed=node.owed - {Owed(work=work)}, doubt=doubt, since=at)
+    node = replace(node, owed=node.owed - {Owed(work=work)}, since=at)
+    if work is Work.REBOOT:
+        node = replace(node, doubt=None, lost_stop=None)  # no command outlives its host
+    return replace(state, nodes=state.nodes.changed(node))
 
 
 def _of_upgrade(state: RunState, event: InstallEnded | Upgraded | UpgradeMissed, at: Instant) -> RunState:
@@ -523,10 +525,10 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             since = node.since if node.start_sent else at
             return with_node(state, name, start_sent=at, since=since, over=node.over or away)
         case RebootHost(nodes=names):
-            for name in names:
-                doubt, reboots = Doubt(verb=Verb.REBOOT, since=at), state.nodes[name].reboots + 1
-                state = with_node(state, name, doubt=doubt, reboots=reboots, since=at, unproven=None)
-            return state
+            doubt = Doubt(verb=Verb.REBOOT, since=at)
+            nodes = (late_stop.sent_again(state.nodes[name], state.taken) for name in names)
+            sent = (replace(n, doubt=doubt, reboots=n.reboots + 1, since=at, unproven=None) for n in nodes)
+            return replace(state, nodes=state.nodes.changed(*sent))
         case RunHook(node=name, moment=Moment.BEFORE_STOP):
             node = state.nodes[name]
             since = at if node.ready_since is None else node.ready_since

@@ -55,7 +55,7 @@ def is_back(node: NodeProgress, taken: Mapping[tuple[str, int], ShardTaken]) -> 
 
 
 def sent_again(node: NodeProgress, taken: Mapping[tuple[str, int], ShardTaken]) -> NodeProgress:
-    """A node to which another stop is sent: its host may do the one in doubt after that."""
+    """A node to which another verb is sent: its host may do the stop in doubt after that one, or instead."""
     doubt = node.doubt
     lost = doubt is not None and doubt.verb is Verb.STOP and not doubt.accepted
     return _remembered(node, doubt, taken) if lost and doubt is not None else node

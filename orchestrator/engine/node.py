@@ -226,9 +226,8 @@ def _start(situation: Situation, node: NodeProgress) -> NodeStep:
         return _fail(node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
     away = sight(situation, node) is Sight.AWAY
     # The run that took the lease starts those that its record lists, and may start one that is not seen down.
-    deposed = situation.state.process.deposed
-    theirs = deposed is not None and node.name in deposed.in_hand
-    unseen = deposed is not None and not away
+    theirs = situation.state.left_to_successor(node.name)
+    unseen = situation.state.process.deposed is not None and not away
     if late is not None and ((unseen and not theirs) or node.start_sent >= node.since):
         why = f"it did not start within {late:.0f} s: {_said(situation, node)}"
         return _fail(node, why, overdue=True)

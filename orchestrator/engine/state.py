@@ -219,6 +219,10 @@ class RunState:
         """Nodes that were restarted, in any attempt at the run."""
         return len(self.nodes_in(NodePhase.RECOVERED))
 
+    def left_to_successor(self, node: NodeName) -> bool:
+        """Whether the run that took the lease over starts this node: its record lists it."""
+        return self.process.deposed is not None and node in self.process.deposed.in_hand
+
     @property
     def unserved(self) -> tuple[NodeName, ...]:
         """Nodes that another run took out of service, if this one has no hooks to undo that."""

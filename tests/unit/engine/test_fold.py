@@ -241,6 +241,10 @@ def test_a_stop_in_doubt_is_lost_once_it_is_taken_as_not_done(subtests: pytest.S
             node = _after(before, *_done(stop), at=AT + 33.0).nodes[ES1]
             assert node.lost_stop == (later and LostStop(since=later))
             assert node.doubt == Doubt(verb=Verb.STOP, since=AT + 33.0, accepted=True, heard=True)
+    down, reboot = _es1(STOPPED, doubt=lost), RebootHost(node=ES1, also=())
+    assert _after(down, *_failed(reboot)).nodes[ES1].lost_stop == LostStop(since=AT)
+    booted = WorkDone(node=ES1, work=Work.REBOOT, why="another boot")
+    assert _after(down, *_done(reboot), booted).nodes[ES1].lost_stop is None, "it ended with its host"
 
 
 # A new process ------------------------------------
