@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.around.story import Seen
+from orchestrator.around.story import Seen, not_notified
 from orchestrator.around.ways import RunContext
 from orchestrator.around.worker import Worker
 from orchestrator.holds import Holds
@@ -254,4 +254,4 @@ class Textfile(Worker):
         if not self._failed:
             self._failed = True
             about = {"target": "textfile", "on": "metrics", "of": self._last}
-            self._record({"event": "not_notified", **about, "why": one_line(f"{self._path}: {why}")})
+            self._record({**not_notified(one_line(f"{self._path}: {why}")), **about})

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from orchestrator.around.story import ENDS, Message
+from orchestrator.around.story import ENDS, Message, not_notified
 from orchestrator.around.web import NotSent
 from orchestrator.around.worker import Worker
 
@@ -63,7 +63,7 @@ class Outbox(Worker):
                 self._waiting.append(message)
                 self._changed.notify()
         if why is not None:
-            self._say(message, _lost(why))
+            self._say(message, not_notified(why))
         else:
             self._begin()
 
@@ -71,7 +71,7 @@ class Outbox(Worker):
         with self._changed:
             lost, self._waiting = self._waiting, deque()
         for message in lost:
-            self._say(message, _lost("it was not delivered before the end of the run"))
+            self._say(message, not_notified("it was not delivered before the end of the run"))
 
     def _too_many(self, message: Message) -> str | None:
         now = self._clock()
@@ -107,12 +107,12 @@ class Outbox(Worker):
             except NotSent as error:
                 why = str(error)
                 if not error.again or pause is None or self._closing_within(pause):
-                    return _lost(why)
+                    return not_notified(why)
             except Exception as defect:  # noqa: BLE001  (a message must not end a run; the type alone holds no secret)
-                return _lost(f"a defect of the program: {type(defect).__name__}")
+                return not_notified(f"a defect of the program: {type(defect).__name__}")
             else:
                 return {"event": "notified", **({"reference": reference} if reference else {})}
-        return _lost(why)
+        return not_notified(why)
 
     def _closing_within(self, seconds: float) -> bool:
         with self._changed:
@@ -120,7 +120,3 @@ class Outbox(Worker):
 
     def _say(self, message: Message, fate: Mapping[str, object]) -> None:
         self._record({**fate, "target": self._target, "on": str(message.on), "of": message.of})
-
-
-def _lost(why: str) -> Mapping[str, object]:
-    return {"event": "not_notified", "why": why}

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from orchestrator.around.story import Seen
+from orchestrator.around.story import Seen, not_notified
 from orchestrator.around.ways import RunContext
 from orchestrator.around.web import NotSent, ask
 from orchestrator.around.worker import Worker
@@ -454,9 +454,7 @@ class Silences(Worker):
             self._failed.add(why)
             with self._changed:
                 of = max((wave.of for wave in self._waves.waves.values()), default=0)
-            self._record(
-                {"event": "not_notified", "target": self._at.name, "on": "silence", "of": of, "why": why}
-            )
+            self._record({**not_notified(why), "target": self._at.name, "on": "silence", "of": of})
 
 
 def call(

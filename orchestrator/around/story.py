@@ -140,6 +140,11 @@ def last_attempt(past: Sequence[Seen]) -> Sequence[Seen]:
     return past[begins[-1] :] if begins else past
 
 
+def not_notified(why: str) -> dict[str, object]:
+    """The event of what a target did not get; `target`, `on` and `of` are added to it."""
+    return {"event": "not_notified", "why": why}
+
+
 def _is_failure(seen: Seen) -> bool:
     failed = seen.event == "phase_entered" and seen.line["to"] == "failed" and seen.line.get("node")
     return bool(failed) or seen.event == "second_failure"

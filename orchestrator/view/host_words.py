@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
@@ -182,33 +182,24 @@ _OWN: Final = re.compile(
 """Times and process numbers in what a service manager prints: each host has its own."""
 
 
+_PARTS: Final[Mapping[type[AboutNode], tuple[Sequence[str], Sequence[str]]]] = {
+    StartFailed: (("why", "said"), ()),
+    InstallEnded: (("said",), ("number", "state")),
+    TuningMissed: (("why",), ("tunable", "on_failure")),
+    ActionFailed: (("reason",), ("in_doubt",)),
+}
+"""Fields of an event about a node: those of its reason, and those that are equal in two that are one."""
+
+
 def _reason(event: AboutNode) -> str:
-    match event:
-        case StartFailed(why=why, said=said):
-            return "\n".join((why, *said))
-        case InstallEnded(said=said):
-            return said
-        case TuningMissed(why=why):
-            return why
-        case ActionFailed(reason=reason):
-            return reason
-        case _:
-            assert_never(event)
+    parts = [getattr(event, name) for name in _PARTS[type(event)][0]]
+    return "\n".join(part if isinstance(part, str) else "\n".join(part) for part in parts)
 
 
 def _without_node(event: AboutNode) -> object:
     """What has to be equal in two events that are one, beside their reasons."""
-    match event:
-        case StartFailed():
-            return StartFailed
-        case InstallEnded(number=number, state=state):
-            return (InstallEnded, number, state)
-        case TuningMissed(tunable=tunable, on_failure=on_failure):
-            return (TuningMissed, tunable, on_failure)
-        case ActionFailed(action=action, in_doubt=in_doubt):
-            return (ActionFailed, repr(_at(action, NodeName(""))), in_doubt)
-        case _:
-            assert_never(event)
+    action = repr(_at(event.action, NodeName(""))) if isinstance(event, ActionFailed) else ""
+    return type(event), action, *(getattr(event, name) for name in _PARTS[type(event)][1])
 
 
 def _of(event: _About, node: NodeName) -> _About:

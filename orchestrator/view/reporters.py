@@ -10,7 +10,7 @@ from typing import TextIO
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
-from orchestrator.model.encoding import public_record
+from orchestrator.model.encoding import fields_of, public_record
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
@@ -228,38 +228,26 @@ class Narrator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """The result of a rehearsal."""
+    """The result of a rehearsal; its fields are those of the JSON."""
 
     seed: int  # the same seed on the same cluster gives the same rehearsal
     mishaps: tuple[str, ...]  # all mishaps, in order
     kills: int  # how often the program was killed and resumed
-    simulated: Seconds  # seconds of simulated time; `took`: seconds of real time
-    took: Seconds
-    not_as_found: tuple[str, ...]  # settings that differ from before the run
-    down: tuple[str, ...]  # nodes that do not run; `apart`: nodes that run, and that are not in the cluster
-    by_others: tuple[str, ...] = ()  # settings that somebody else has changed since the run began
-    apart: tuple[str, ...] = ()
-    stopping: tuple[str, ...] = ()  # nodes whose stop has not ended: they still run
+    simulated_seconds: Seconds  # of the simulated cluster; `seconds`: of real time
+    seconds: Seconds
+    settings_not_as_found: tuple[str, ...]  # settings that differ from before the run
+    settings_changed_by_others: tuple[str, ...] = ()  # those that somebody else has changed since it began
+    nodes_down: tuple[str, ...]  # nodes that do not run
+    nodes_not_in_cluster: tuple[str, ...] = ()  # nodes that run, and that are not in the cluster
+    nodes_stopping: tuple[str, ...] = ()  # nodes whose stop has not ended: they still run
     # actions of the run against the program's rules, of which some are disabled
     against_rules: tuple[str, ...] = ()
 
 
 def rehearsed_object(end: Rehearsed) -> dict[str, object]:
     """The result as a line of `--output json`."""
-    return {
-        "event": "rehearsed",
-        "seed": end.seed,
-        "mishaps": list(end.mishaps),
-        "kills": end.kills,
-        "simulated_seconds": round(end.simulated, 3),
-        "seconds": round(end.took, 3),
-        "settings_not_as_found": list(end.not_as_found),
-        "settings_changed_by_others": list(end.by_others),
-        "nodes_down": list(end.down),
-        "nodes_not_in_cluster": list(end.apart),
-        "nodes_stopping": list(end.stopping),
-        "against_rules": list(end.against_rules),
-    }
+    whole = replace(end, simulated_seconds=round(end.simulated_seconds, 3), seconds=round(end.seconds, 3))
+    return {"event": "rehearsed", **fields_of(whole)}
 
 
 def rehearsed_lines(end: Rehearsed) -> list[str]:
@@ -267,17 +255,18 @@ def rehearsed_lines(end: Rehearsed) -> list[str]:
     times = counted(len(end.mishaps), "thing")
     killed = f", and the program was killed {counted(end.kills, 'time')}" if end.kills else ""
     wrong = f"{times} went wrong{killed}" if end.mishaps or end.kills else "nothing went wrong"
-    took = f"{duration(end.simulated)} of a simulated cluster in {duration(end.took)}"
+    took = f"{duration(end.simulated_seconds)} of a simulated cluster in {duration(end.seconds)}"
+    others, apart = end.settings_changed_by_others, end.nodes_not_in_cluster
     against = "  against the rules, of which some are switched off (--disable-predicate):"
     return [
         f"rehearsed, seed {end.seed}: {took}; {wrong}",
-        f"  settings: {'NOT RESTORED' if end.not_as_found else 'restored'}",
-        *(f"    {each}" for each in end.not_as_found),
-        *(["  settings that others changed during the run (new values kept):"] if end.by_others else ()),
-        *(f"    {each}" for each in end.by_others),
-        f"  nodes down: {listed(end.down) if end.down else 'none'}",
-        *([f"  nodes whose stop has not ended: {listed(end.stopping)}"] if end.stopping else ()),
-        *([f"  nodes that run and are not in the cluster: {listed(end.apart)}"] if end.apart else ()),
+        f"  settings: {'NOT RESTORED' if end.settings_not_as_found else 'restored'}",
+        *(f"    {each}" for each in end.settings_not_as_found),
+        *(["  settings that others changed during the run (new values kept):"] if others else ()),
+        *(f"    {each}" for each in others),
+        f"  nodes down: {listed(end.nodes_down) if end.nodes_down else 'none'}",
+        *([f"  nodes whose stop has not ended: {listed(end.nodes_stopping)}"] if end.nodes_stopping else ()),
+        *([f"  nodes that run and are not in the cluster: {listed(apart)}"] if apart else ()),
         *([against] if end.against_rules else ()),
         *(f"    {each}" for each in end.against_rules),
     ]

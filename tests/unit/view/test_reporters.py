@@ -94,12 +94,12 @@ def views() -> Iterator[tuple[str, object]]:
         seed=7,
         mishaps=(),
         kills=0,
-        simulated=60.0,
-        took=1.0,
-        not_as_found=(),
-        down=(),
-        by_others=("cluster.routing.allocation.enable: was absent, is none",),
-        apart=("es3",),
+        simulated_seconds=60.0,
+        seconds=1.0,
+        settings_not_as_found=(),
+        nodes_down=(),
+        settings_changed_by_others=("cluster.routing.allocation.enable: was absent, is none",),
+        nodes_not_in_cluster=("es3",),
     )
     yield "a rehearsal with settings of others", rehearsed_lines(rehearsed)
     json_ = Written("json").events(recovered(1)).waits("es2 to come up", hold)
