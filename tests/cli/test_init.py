@@ -17,8 +17,11 @@ from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
+import typer
 
-from orchestrator.cli.program import run
+from docs.configuration import keys
+from orchestrator.cli.program import app, run
+from orchestrator.cli.work.init import _OPTIONS
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, load_cluster
 from orchestrator.config.reaching import TlsSpec
 from orchestrator.errors import ExitCode
@@ -426,6 +429,17 @@ def test_bad_input_is_one_message_and_nothing_is_written(
             assert re.fullmatch(pattern(says.format(folder=console.folder), console), f"{lines[0]}\n"), lines
             assert files_of(console) == before
             assert {path.read_text() for path in kept} == {"kept\n"}
+
+
+def test_messages_name_options_that_set_keys_of_the_file() -> None:
+    known = {key.path: key.takes for key in keys()}
+    flags = typer.main.get_command(app).commands["init"].params  # type: ignore[attr-defined]  # a group
+    options = {name for flag in flags for name in (*flag.opts, *flag.secondary_opts)}
+    for key, option in _OPTIONS.items():
+        path, _, value = key.partition(": ")
+        assert path in known
+        assert value in known[path]
+        assert option in options
 
 
 @pytest.fixture
