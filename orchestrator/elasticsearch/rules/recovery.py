@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from orchestrator.elasticsearch.rules.returning import Away, returns
+from orchestrator.elasticsearch.rules.returning import Away, Returns, returns
 from orchestrator.elasticsearch.rules.settings import BANDWIDTH, bytes_of
 from orchestrator.engine.estimate import PUBLISHED, stored_by_node
 from orchestrator.engine.every_kind import some
@@ -26,6 +26,7 @@ from orchestrator.model.observation import ClusterView, MissingCopy, Observation
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 from orchestrator.model.prediction import Prediction, Usual
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.remembered import for_the_same_objects
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
@@ -116,8 +117,7 @@ def away_for_good(question: Question, view: ClusterView) -> tuple[Away, ...]:
     than the nodes can hold has the others wherever the cluster has put them.
     """
     seen = question.observation
-    here = returns(question.policy, view, seen.settings, seen.disks)
-    found = [away for name in question.wave.nodes for away in here.away(view, name)]
+    found = _away(returns(question.policy, view, seen.settings, seen.disks), view, question.wave.nodes)
     spare = _missing_before(question.state) if found else Counter[tuple[str, int]]()
     spare -= Counter((copy.shard.index_uuid, copy.shard.number) for copy in view.not_started)
     kept: list[Away] = []
@@ -126,6 +126,12 @@ def away_for_good(question: Question, view: ClusterView) -> tuple[Away, ...]:
         kept += [away] if spare[shard] <= 0 else []
         spare[shard] -= 1
     return tuple(kept)
+
+
+@for_the_same_objects
+def _away(here: Returns, view: ClusterView, nodes: tuple[NodeName, ...]) -> tuple[Away, ...]:
+    """Those of a wave; its choice, the predicates and the event at its stop ask for them."""
+    return tuple(away for name in nodes for away in here.away(view, name))
 
 
 def _missing_before(state: RunState) -> Counter[tuple[str, int]]:
