@@ -47,18 +47,28 @@ REBOOTS: Final = 3
 """Reboots of a host before the run stands down."""
 
 
+_IN_ORDER: Final = (Work.HOOK, Work.INSTALL, Work.TUNING, Work.REBOOT)
+
+
+def next_owed(node: NodeProgress) -> Owed | None:
+    """The first of the work that a node needs while it is down; None = it is to be started."""
+    owed = [item for item in node.owed if item.work in _IN_ORDER]
+    return min(owed, key=lambda item: (_IN_ORDER.index(item.work), item.number), default=None)
+
+
 def owed_work(situation: Situation, node: NodeProgress) -> NodeStep:
     """The next step of a node whose process is gone: its first owed work; with none left, its start."""
-    hooks = [item.number for item in node.owed if item.work is Work.HOOK]
-    if hooks:
-        return _hook(situation, node, min(hooks))
-    if any(item.work is Work.INSTALL for item in node.owed):
-        return install(situation, node)
-    if TUNING in node.owed:
-        return _tune(situation, node)
-    if REBOOT in node.owed:
-        return _reboot(situation, node)
-    return NodeStep(enter=NodePhase.STARTING)
+    match next_owed(node):
+        case Owed(work=Work.HOOK, number=number):
+            return _hook(situation, node, number)
+        case Owed(work=Work.INSTALL, number=number):
+            return _install(situation, node, number)
+        case Owed(work=Work.TUNING):
+            return _tune(situation, node)
+        case Owed(work=Work.REBOOT):
+            return _reboot(situation, node)
+        case _:
+            return NodeStep(enter=NodePhase.STARTING)
 
 
 def then(
@@ -89,8 +99,8 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> NodeStep:
 # Install steps ------------------------------------
 
 
-def install(situation: Situation, node: NodeProgress) -> NodeStep:
-    """The next install step; nothing while one runs, or while the node waits for its machine."""
+def _install(situation: Situation, node: NodeProgress, number: int) -> NodeStep:
+    """The install step of this number; nothing while one runs, or while the node waits for its machine."""
     upgrade, host = situation.policy.upgrade, situation.seen.host(node.name)
     if upgrade is None or isinstance(host, Unknown):
         return _WAIT
@@ -106,14 +116,13 @@ def install(situation: Situation, node: NodeProgress) -> NodeStep:
         if late is None:
             return _WAIT
         return NodeStep(flip=f"{_step(node)} still runs after {late:.0f} s", overdue=True)
-    return _begin(situation, node, upgrade)
+    return _begin(situation, node, number, upgrade)
 
 
-def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> NodeStep:
+def _begin(situation: Situation, node: NodeProgress, number: int, upgrade: Upgrade) -> NodeStep:
     """Send the step; again with the same ticket if nothing shows that it arrived. One at a time a machine."""
     if any(_may_run(situation, other) for other in _beside(situation, node)):
         return _WAIT
-    number = min(item.number for item in node.owed if item.work is Work.INSTALL)
     again = node.install is not None and node.install.number == number
     tries = node.installs if again else node.installs + 1
     action = RunInstall(
@@ -246,10 +255,7 @@ def to_tune(state: RunState) -> frozenset[NodeName]:
     return frozenset(
         node.name
         for node in state.wave_nodes
-        if node.phase is NodePhase.STOPPED
-        and TUNING in node.owed
-        and not any(item.work in (Work.HOOK, Work.INSTALL) for item in node.owed)
-        and not _sent(state, node.name)
+        if node.phase is NodePhase.STOPPED and next_owed(node) == TUNING and not _sent(state, node.name)
     )
 
 
@@ -345,7 +351,7 @@ def _reboot(situation: Situation, node: NodeProgress) -> NodeStep:
     if up or situation.state.process.lease_lost is not None:
         return NodeStep(enter=NodePhase.STARTING, why="its host is not rebooted in this wave")
     ready = [one for one in stopped if sights[one.name] is Sight.AWAY]
-    if len(ready) < len(machine) or any(_while_down(one) for one in machine):
+    if len(ready) < len(machine) or any(next_owed(one) not in (REBOOT, None) for one in machine):
         return _WAIT
     first, *others = machine
     if node.name != first.name:
@@ -356,11 +362,6 @@ def _reboot(situation: Situation, node: NodeProgress) -> NodeStep:
         said = failure.reason if failure else "the same boot each time"
         return NodeStep(flip=f"the host of {node.name} was asked to reboot {REBOOTS} times: {said}")
     return NodeStep(actions=(action,)) if situation.retry(action) is Retry.NOW else _WAIT
-
-
-def _while_down(node: NodeProgress) -> bool:
-    """Whether it still needs work that comes before the reboot."""
-    return any(item.work in (Work.HOOK, Work.INSTALL, Work.TUNING) for item in node.owed)
 
 
 def reboot_overdue(situation: Situation, node: NodeProgress) -> str | None:

@@ -211,7 +211,7 @@ def down(*, owed: frozenset[Owed] = STEPS, **fields: object) -> NodeProgress:
 
 
 def decided(node: NodeProgress, *failing: Failing, **read: Any) -> NodeStep:
-    return work.install(at(node, *failing, **read), node)
+    return work.owed_work(at(node, *failing, **read), node)
 
 
 def action(number: int = 0, tries: int = 1) -> RunInstall:
@@ -304,7 +304,7 @@ def test_one_step_a_machine_also_of_a_host_not_read() -> None:
     assert work.one_a_machine(found, steps) == steps[:1]
     running = NodeProgress(name=ES3, phase=NodePhase.STOPPED, since=0.0, install=SENT, installs=1)
     beside = replace(found, state=state_with(state, nodes={**state.nodes, ES3: running}))
-    assert work.install(beside, beside.state.nodes[ES2]) == NodeStep()
+    assert work.owed_work(beside, beside.state.nodes[ES2]) == NodeStep()
 
 
 def test_nodes_that_run_it_with_its_plugins_are_left_out() -> None:
