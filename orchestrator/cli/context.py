@@ -31,7 +31,7 @@ from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_
 from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_restored
-from orchestrator.view.reporters import JsonReporter, LineReporter, json_line
+from orchestrator.view.reporters import JsonReporter, LineReporter, Reporters, json_line
 from orchestrator.view.summary import refusal_object
 from orchestrator.view.text import printed
 from orchestrator.view.unit_status import SOCKET, UnitStatus
@@ -209,7 +209,7 @@ def left_at_once(state: RunState | None, context: Context) -> LastWords:
 def _reporter(context: Context, watched: Watched) -> Iterator[Reporter]:
     unit = context.environment.get(SOCKET)
     with _shown(context, watched) as shown:
-        yield UnitStatus(shown, unit, context.clock.now) if unit else shown
+        yield Reporters(shown, UnitStatus(unit, context.clock.now)) if unit else shown
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.runtime.sampling import no_samples
 from orchestrator.runtime.signals import strongest
 from orchestrator.view.progress import NOTHING_SEEN
+from orchestrator.view.reporters import Reporters
 from orchestrator.view.text import counted
 
 
@@ -71,8 +72,8 @@ def drive(attempt: Attempt) -> RunState:
         enter = stack.enter_context
         watched = Watched(kind=kind, past=attempt.past, seen=lambda: seen)
         reporter = enter(process.reporter(watched))
-        around = surrounded(reporter, attempt.connection, begun.policy, attempt.state.run, attempt.past)
-        reporter = around or reporter
+        around = surrounded(attempt.connection, begun.policy, attempt.state.run, attempt.past)
+        reporter = Reporters(reporter, around) if around else reporter
         reporter.events(attempt.begun)
         hosts = ports.hosts(begun.addresses, begun.data_paths)
         listener = enter(process.background.listen(ports.cluster, hosts))

@@ -17,14 +17,13 @@ from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
-from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
 from orchestrator.model.gate import Gate
 from orchestrator.model.merging import Resolution
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.phase import Request
 from orchestrator.model.policy import HostChanges, Kind, Policy
 from orchestrator.model.reading import Instant, Reading
 from orchestrator.next_command import next_command
@@ -48,6 +47,7 @@ from orchestrator.runtime.store import StateMissing, StateStore
 from orchestrator.runtime.taking import Terms
 from orchestrator.stores.elasticsearch.endpoints import OnlyThrough
 from orchestrator.view.progress import Seen
+from orchestrator.view.reporters import Reporters
 
 RunJournal = SqlJournal | UnwrittenJournal
 Agrees = Callable[[Sequence[str]], bool]
@@ -256,19 +256,6 @@ def no_requests(_state: Callable[[], RunState | None]) -> Iterator[Asked]:
     yield lambda: (Request.NONE, "")
 
 
-class NoReports:
-    """A `Reporter` that shows nothing."""
-
-    def events(self, records: Sequence[Record]) -> None:
-        """Show nothing."""
-
-    def waiting(self, state: RunState, decision: Decision) -> None:
-        """Show nothing."""
-
-    def finished(self, state: RunState, outcome: Outcome) -> None:
-        """Show nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """The process that works on a run."""
@@ -279,7 +266,7 @@ class Process:
     background: Background
     requests: Requests = no_requests
     # shows an attempt; called once for each
-    reporter: Callable[[Watched], AbstractContextManager[Reporter]] = lambda _: nullcontext(NoReports())
+    reporter: Callable[[Watched], AbstractContextManager[Reporter]] = lambda _: nullcontext(Reporters())
     tell: Callable[[str], None]  # receives warnings and notes, one line each
     # a text that is unique to this process; part of the lease's record
     identity: str = field(default_factory=lambda: str(current_process()))

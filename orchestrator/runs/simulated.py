@@ -44,7 +44,6 @@ from orchestrator.runs.attempt import Attempt, RestoreFailed
 from orchestrator.runs.connection import (
     Connection,
     DataPaths,
-    NoReports,
     PolicySource,
     Process,
     RunJournal,
@@ -77,6 +76,7 @@ from orchestrator.simulation.records import (
 )
 from orchestrator.simulation.world import World
 from orchestrator.stores.elasticsearch.dialect import STATE, family_of
+from orchestrator.view.reporters import Reporters
 
 _T = TypeVar("_T")
 
@@ -222,7 +222,7 @@ class Simulation:
             host=self.host,
             background=Events(self),
             requests=self._requests,
-            reporter=reporter or (lambda _watched: nullcontext(NoReports())),
+            reporter=reporter or (lambda _watched: nullcontext(Reporters())),
             tell=tell,
             identity=self._identity,
             gone=self._gone,

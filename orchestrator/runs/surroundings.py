@@ -19,7 +19,7 @@ from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Event, NotNotified, Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, Policy
-from orchestrator.ports import Clock, Reporter
+from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.codec import decode_event
 from orchestrator.runtime.database import Access
@@ -32,13 +32,10 @@ from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import counted
 
 
-def surrounded(
-    reporter: Reporter, connection: Connection, policy: Policy, run: str, past: Sequence[Record]
-) -> Surrounded | None:
+def surrounded(connection: Connection, policy: Policy, run: str, past: Sequence[Record]) -> Surrounded | None:
     """What surrounds an attempt, from the files as they are now; None if nothing does.
 
     Args:
-        reporter: shows the attempt.
         connection: its cluster.
         policy: of the run.
         run: its id.
@@ -55,7 +52,6 @@ def surrounded(
     around, context = found
     context = replace(context, cluster=connection.ports.name, run=run)
     return Surrounded(
-        reporter,
         around,
         context,
         past=past,
@@ -92,10 +88,9 @@ def require_surroundings(connection: Connection, playbook: str) -> None:
 
 
 class Surrounded:
-    """A `Reporter` that passes everything on, and `Surroundings`.
+    """A `Reporter` and `Surroundings`.
 
     Args:
-        reporter: shows the run.
         around: from its files.
         context: what messages need of the program.
         past: records of earlier attempts.
@@ -107,7 +102,6 @@ class Surrounded:
 
     def __init__(
         self,
-        reporter: Reporter,
         around: Around,
         context: RunContext,
         *,
@@ -117,7 +111,7 @@ class Surrounded:
         last_success: float | None,
         warn: Callable[[str], None],
     ) -> None:
-        self._reporter, self._clock, self._warn = reporter, clock, warn
+        self._clock, self._warn = clock, warn
         self._feed = Feed(kind, past)
         self._lost: list[NotNotified] = []
         self._beside: Beside | None = None
@@ -129,21 +123,18 @@ class Surrounded:
 
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""
-        self._reporter.events(records)
         self._feed.add(records)
         self._with(lambda beside: beside.seen(self._seen(records)))
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """A decision was made."""
-        self._reporter.waiting(state, decision)
         now = self._clock.now()
         wait = wait_of(state, decision, now)
         said = waiting_object(state, wait, now) if wait is not None else {}
         self._with(lambda beside: beside.waiting(now, said))
 
-    def finished(self, state: RunState, outcome: Outcome) -> None:
+    def finished(self, _state: RunState, _outcome: Outcome) -> None:
         """The run has ended. What was not delivered is named once more."""
-        self._reporter.finished(state, outcome)
         if self._lost:
             last = {lost.target: lost.why for lost in self._lost}
             names = "; ".join(f"{target}: {why}" for target, why in last.items())

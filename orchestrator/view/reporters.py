@@ -23,6 +23,28 @@ from orchestrator.view.summary import refusal_object, summary, summary_lines, su
 from orchestrator.view.text import counted, duration, listed, printed, stamp, stamp_seconds
 
 
+class Reporters:
+    """A `Reporter` that passes everything to each of these, in order; to none, and nothing is shown."""
+
+    def __init__(self, *each: Reporter) -> None:
+        self._each = each
+
+    def events(self, records: Sequence[Record]) -> None:
+        """These were committed."""
+        for reporter in self._each:
+            reporter.events(records)
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """A decision was made."""
+        for reporter in self._each:
+            reporter.waiting(state, decision)
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """The run has ended."""
+        for reporter in self._each:
+            reporter.finished(state, outcome)
+
+
 class Outlet:
     """Writes whole lines to a text stream and flushes each.
 
@@ -187,43 +209,33 @@ News = Callable[[], Sequence[tuple[Instant, str]]]
 
 
 class Narrator:
-    """A `Reporter` that adds the mishaps of a rehearsal to the output of another reporter.
+    """A `Reporter` of the mishaps of a rehearsal, before the one of its run.
 
     Args:
-        run: reports the run.
         news: the mishaps since the last call.
         tell: writes one mishap.
-        end: called before the end of the run is reported.
+        end: called at the end of the run.
     """
 
-    def __init__(
-        self,
-        run: Reporter,
-        news: News,
-        tell: Callable[[Instant, str], None],
-        end: Callable[[], None],
-    ) -> None:
-        self._run, self._news, self._tell, self._end = run, news, tell, end
+    def __init__(self, news: News, tell: Callable[[Instant, str], None], end: Callable[[], None]) -> None:
+        self._news, self._tell, self._end = news, tell, end
 
     def _catch_up(self) -> None:
         for at, words in self._news():
             self._tell(at, words)
 
-    def events(self, records: Sequence[Record]) -> None:
-        """These were committed."""
+    def events(self, _records: Sequence[Record]) -> None:
+        """What went wrong before them."""
         self._catch_up()
-        self._run.events(records)
 
-    def waiting(self, state: RunState, decision: Decision) -> None:
-        """A decision was made."""
+    def waiting(self, _state: RunState, _decision: Decision) -> None:
+        """What went wrong before it."""
         self._catch_up()
-        self._run.waiting(state, decision)
 
-    def finished(self, state: RunState, outcome: Outcome) -> None:
-        """The run has ended."""
+    def finished(self, _state: RunState, _outcome: Outcome) -> None:
+        """What went wrong at last, and the end."""
         self._catch_up()
         self._end()
-        self._run.finished(state, outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

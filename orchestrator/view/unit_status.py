@@ -11,7 +11,6 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant
-from orchestrator.ports import Reporter
 from orchestrator.untrusted import one_line
 from orchestrator.view.feed import Feed
 from orchestrator.view.reporters import wait_in_words
@@ -23,33 +22,29 @@ _LONGEST: Final = 400
 
 
 class UnitStatus:
-    """A `Reporter` that passes everything on, and sends the current wait to systemd. It never waits for that.
+    """A `Reporter` that sends the current wait to systemd. It never waits for that.
 
     Args:
-        reporter: shows the run.
         address: of systemd's socket: a path, or a name after `@`.
         now: the run's clock.
     """
 
-    def __init__(self, reporter: Reporter, address: str, now: Callable[[], Instant]) -> None:
-        self._reporter, self._now, self._feed = reporter, now, Feed()
+    def __init__(self, address: str, now: Callable[[], Instant]) -> None:
+        self._now, self._feed = now, Feed()
         self._address: str | None = f"\0{address[1:]}" if address.startswith("@") else address
 
-    def events(self, records: Sequence[Record]) -> None:
-        """These were committed."""
-        self._reporter.events(records)
+    def events(self, _records: Sequence[Record]) -> None:
+        """They are no status."""
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """A decision was made."""
-        self._reporter.waiting(state, decision)
         now = self._now()
         wait = self._feed.wait(state, decision, now)
         if wait is not None:
             self._send(wait_in_words(state, wait, now, of=len(state.begun.planned)))
 
-    def finished(self, state: RunState, outcome: Outcome) -> None:
+    def finished(self, _state: RunState, outcome: Outcome) -> None:
         """The run has ended."""
-        self._reporter.finished(state, outcome)
         self._send(f"ended: {outcome.value}")
 
     def _send(self, text: str) -> None:

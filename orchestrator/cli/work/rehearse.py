@@ -30,6 +30,7 @@ from orchestrator.view.reporters import (
     Narrator,
     Outlet,
     Rehearsed,
+    Reporters,
     json_line,
     rehearsed_lines,
     rehearsed_object,
@@ -113,7 +114,9 @@ def _play(
             say_json({"event": "mishap", "what": words}, at)
 
     try:
-        state = rehearsal.play(Narrator(_reporter(rehearsal, started, context), rehearsal.news, tell, end))
+        state = rehearsal.play(
+            Reporters(Narrator(rehearsal.news, tell, end), _reporter(rehearsal, started, context))
+        )
     except SafetyViolation as defect:
         raise SafetyViolation(
             f"{defect}; a defect of the program: please report it with seed {seed} and a snapshot (--save)"

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.engine.situation import Decision
 from orchestrator.model.observation import Watch
 from orchestrator.model.phase import Outcome
-from orchestrator.view.reporters import LineReporter
+from orchestrator.view.reporters import LineReporter, Reporters
 from orchestrator.view.unit_status import UnitStatus
 from tests.unit.view import samples
 
@@ -36,7 +36,7 @@ class Unit:
     def __init__(self, address: str) -> None:
         self.out, self.at = io.StringIO(), samples.t0 + 120
         shown = LineReporter(self.out, lambda: self.at)
-        self.status = UnitStatus(shown, address, lambda: self.at)
+        self.status = Reporters(shown, UnitStatus(address, lambda: self.at))
         state = samples.run_state()
         self.state = replace(state, begun=replace(state.begun, planned=(samples.ES,) * 10))
 
