@@ -202,7 +202,7 @@ _PURPOSES: Final[Mapping[Purpose, str]] = {
     Purpose.REASSIGN: (
         "Restore the original allocation once the nodes of the wave have rejoined, so their copies start."
     ),
-    Purpose.PUT_BACK: "Restore the original values of all settings that the run has changed.",
+    Purpose.RESTORE: "Restore the original values of all settings that the run has changed.",
 }
 
 

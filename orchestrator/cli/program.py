@@ -37,7 +37,7 @@ _LOGIN: Final = re.compile(r"://[^/\s]*@")
 """User and password in a URL. A message that repeats an argument leaves them out."""
 _LONG_WORD: Final = re.compile(r"(\S{300})\S{300,}")
 """A word that fills the screen: its beginning is enough to find it."""
-_NOBODY_READS: Final = 141
+_BROKEN_PIPE: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
 _BETWEEN_COLLECTIONS: Final = 500_000
 """New objects between two searches for cycles. A reading of a cluster makes more, and has no cycles."""
@@ -134,12 +134,12 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reader of the output has closed it (`| head -1`), so no message can be shown.
         _fall_silent()
-        return _NOBODY_READS
+        return _BROKEN_PIPE
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
         _fall_silent()  # typer makes 1 of a closed pipe, which is the code of a defect here
-        return _NOBODY_READS
+        return _BROKEN_PIPE
     except Exception as error:  # noqa: BLE001  (the last resort: a defect is reported as one, with its trace)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and _output_is_full():
             _fall_silent()

@@ -164,7 +164,7 @@ def _next_step(
         ended = "its node is down: the value ended with the process, which starts with the value of its files"
         return _restored(debt, None, ended)
     # A node that is still up in the life that our stop ends loses what is written now.
-    if node is not None and restarts and (away or situation.same_life(node)):
+    if node is not None and restarts and (away or situation.same_process(node)):
         return f"its node to be back, so that {debt.key} can be restored"
     shown, undone = settings.at(debt.level, debt.key), debt.undone()
     # Before Elasticsearch 5 a setting cannot become absent again.
@@ -223,7 +223,7 @@ def raise_again(situation: Situation) -> Decision | None:
 
 def restore_all(situation: Situation) -> Decision | None:
     """Restore settings, exclusions and replicas; None when everything is restored."""
-    for purpose in (Purpose.REASSIGN, Purpose.PUT_BACK):
+    for purpose in (Purpose.REASSIGN, Purpose.RESTORE):
         restoring = restore_settings(situation, purpose)
         if restoring is not None:
             return restoring
@@ -277,7 +277,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         started: how the new run begins. Its nodes become the record's nodes in progress and out of service.
             Its own policy has their `after_recovery` hooks; without hooks they stay out of service.
     """
-    in_hand = tuple(node.node for node in record.in_hand)
+    to_start = tuple(node.node for node in record.in_hand)
     addresses: dict[NodeName, str] = {
         **started.addresses,
         **{node.node: node.address for node in record.in_hand if node.address},
@@ -287,7 +287,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     events: list[Event] = [
         replace(
             started,
-            nodes=tuple(dict.fromkeys((*in_hand, *record.out_of_service))),
+            nodes=tuple(dict.fromkeys((*to_start, *record.out_of_service))),
             addresses=addresses,
             policy=policy,
             indices=(),
@@ -305,11 +305,11 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         for r in record.replicas
     ]
     events += [VotingExcluded(node=name) for name in record.excluded]
-    if in_hand:
+    if to_start:
         lives = {node.node: node.incarnation for node in record.in_hand}
         why = f"in progress in run {record.debtor}"
-        events.append(WaveStarted(wave=Wave(number=1, nodes=in_hand, why=why), incarnations=lives))
-        events += [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING, why=why) for name in in_hand]
+        events.append(WaveStarted(wave=Wave(number=1, nodes=to_start, why=why), incarnations=lives))
+        events += [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING, why=why) for name in to_start]
     events.append(
         RestoreBegun(
             operator=started.operator, host=started.host, takes_over=record.debtor, state=started.state

@@ -298,12 +298,12 @@ def remaining(state: RunState, events: Sequence[Event], now: Instant) -> Seconds
     expected = sum(share.get(name, 0.0) for name in done)
     overlaps = any(isinstance(event, WaveGaveWay) for event in events)
     pace = took / expected if took and expected and not overlaps else 1.0
-    in_hand = {node.name for node in state.wave_nodes if node.phase is not NodePhase.RECOVERED}
+    under_way = {node.name for node in state.wave_nodes if node.phase is not NodePhase.RECOVERED}
     later = sum(
         seconds
         for name, seconds in share.items()
-        if name not in in_hand and name in state.nodes and state.nodes[name].phase is NodePhase.PENDING
+        if name not in under_way and name in state.nodes and state.nodes[name].phase is NodePhase.PENDING
     )
-    wave = sum(share.get(name, 0.0) for name in in_hand)
-    spent = now - state.wave_since if in_hand else 0.0
+    wave = sum(share.get(name, 0.0) for name in under_way)
+    spent = now - state.wave_since if under_way else 0.0
     return pace * later + max(0.0, pace * wave - spent)

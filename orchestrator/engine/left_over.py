@@ -47,7 +47,7 @@ def left_over(state: RunState, *, running: Collection[NodeName] = ()) -> tuple[L
     """
     if state.process.deposed is not None:
         return ()
-    debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.PUT_BACK)]
+    debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.RESTORE)]
     settings = [
         LeftOver(name=d.key, one=f"{{}} ({d.level.value}) = {_value(d.wanted)}, found {_value(d.found)}")
         for d in debts

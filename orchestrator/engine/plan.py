@@ -60,7 +60,7 @@ NO_ACCESS: Final[Mapping[str, str]] = MappingProxyType({})
 """The access of a simulated cluster."""
 _HOSTS_READY: Final = SELECTED_HOSTS_READY.name
 """Its holds are also cleared in the world: no stop could be planned on a host that does not answer."""
-_LIVES_TOLD: Final = "lives_are_told"
+_LIVES: Final = "lives_are_told"
 """Cleared as well: a node without a known process could not be seen to come back."""
 _STAND_DOWN: Final = "stand_down"
 """Used in place of a predicate when a run would stand down for another reason."""
@@ -165,7 +165,7 @@ class _Play:
         self._policy = _without(self._policy, [rule for rule in off if rule.name in self._never_pass])
         if any(_HOSTS_READY in (hold.predicate, *hold.also) for hold in refusals):
             self.world = self.world.in_reach()
-        if any(hold.predicate == _LIVES_TOLD for hold in refusals):
+        if any(hold.predicate == _LIVES for hold in refusals):
             self._give_lives()
         return True
 
@@ -198,8 +198,8 @@ class _Play:
         view = self.world.seen.cluster
         lives = {} if isinstance(view, Unknown) else {node.name: node.incarnation for node in view.nodes}
         untold = (node for node in state.nodes.values() if node.life == Incarnation())
-        told = (replace(node, life=lives.get(node.name, node.life)) for node in untold)
-        self.state = replace(state, nodes=state.nodes.changed(*told))
+        reported = (replace(node, life=lives.get(node.name, node.life)) for node in untold)
+        self.state = replace(state, nodes=state.nodes.changed(*reported))
 
 
 def _without(policy: Policy, off: Sequence[DisabledPredicate]) -> Policy:

@@ -26,7 +26,7 @@ from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Instant, Reading, Unauthorized, Unknown
 from orchestrator.model.work_event import AccessGranted, AccessRefused
 
-_RESTORES: Final = frozenset({Purpose.REASSIGN, Purpose.PUT_BACK})
+_RESTORES: Final = frozenset({Purpose.REASSIGN, Purpose.RESTORE})
 _WRITES: Final = (WriteSettings, ProbeSettings, SetReplicas, ClearVotingExclusions)
 """The next of them that is confirmed shows that the right is back, even if it restores nothing."""
 

@@ -151,7 +151,7 @@ class Situation:
         down = self.state.phase is Phase.STANDING_DOWN or self.state.process.deposed is not None
         return Goal.BRING_UP if down else node.goal
 
-    def same_life(self, node: NodeProgress) -> bool:
+    def same_process(self, node: NodeProgress) -> bool:
         """Whether the node is a member in the life accounted for."""
         member = self.member(node.name)
         return member is not None and node.life is not None and member.incarnation.is_same_as(node.life)

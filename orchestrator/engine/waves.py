@@ -85,8 +85,8 @@ def undated(view: ClusterView, selection: Selection, zone_attribute: str | None)
     """The nodes with an unknown start time: it is unclear whether `started_before` selects them."""
     if selection.started_before is None:
         return ()
-    whatever = selected(view, replace(selection, started_before=None), zone_attribute)
-    return tuple(node.name for node in whatever if node.incarnation.started_at_ms is None)
+    anyway = selected(view, replace(selection, started_before=None), zone_attribute)
+    return tuple(node.name for node in anyway if node.incarnation.started_at_ms is None)
 
 
 def nodes_to_restart(started: RunStarted, *, paused: bool = False) -> int:

@@ -26,7 +26,7 @@ class Purpose(Enum):
     RAISE_LIMITS = "raise_limits"
     WITHHOLD = "set_allocation"
     REASSIGN = "restore_allocation"
-    PUT_BACK = "restore_settings"
+    RESTORE = "restore_settings"
 
 
 class Moment(Enum):

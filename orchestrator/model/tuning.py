@@ -25,7 +25,7 @@ class OnFailure(Enum):
 class Reload(Enum):
     """What has to be reloaded after a file was written or removed."""
 
-    NOBODY = "nobody"
+    NONE = "nobody"
     SYSTEMD = "systemd"
     UDEV = "udev"
     INIT = "init"
@@ -98,7 +98,7 @@ class FileChange:
     path: str
     found: str | None
     wanted: str | None
-    reload: Reload = Reload.NOBODY
+    reload: Reload = Reload.NONE
     change: Literal["file"] = "file"
 
     def undone(self) -> FileChange:

@@ -79,7 +79,7 @@ def _needs_record(action: Action) -> bool:
     """Actions that another bastion could not undo without the record. Starts and restores do not need it."""
     match action:
         case WriteSettings(purpose=purpose):
-            return purpose not in (Purpose.REASSIGN, Purpose.PUT_BACK)
+            return purpose not in (Purpose.REASSIGN, Purpose.RESTORE)
         case SetReplicas(found=found, wanted=wanted):
             return wanted > found
         case StopNode() | ExcludeFromVoting():

@@ -212,7 +212,7 @@ def _covered(state: RunState, change: SettingChange) -> bool:
 def _restores(state: RunState, change: SettingChange, purpose: Purpose) -> bool:
     """Whether a setting that was absent is restored to its value in its place: before 5.0 it cannot go."""
     debt = state.unrestored.settings.get((change.level, change.key))
-    if debt is None or debt.found is not None or purpose not in (Purpose.REASSIGN, Purpose.PUT_BACK):
+    if debt is None or debt.found is not None or purpose not in (Purpose.REASSIGN, Purpose.RESTORE):
         return False
     return change.found == debt.wanted
 

@@ -204,7 +204,7 @@ class Unreadable(OfProgram):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramStandsStill(OfProgram):
+class ProgramStalls(OfProgram):
     """The program's machine is suspended for a while at its next reading. The world continues."""
 
     seconds: Seconds

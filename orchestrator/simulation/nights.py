@@ -139,7 +139,7 @@ def _of_machines(node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
         _at(
             "start",
             node,
-            mishaps.ProgramStandsStill(seconds=70.0),
+            mishaps.ProgramStalls(seconds=70.0),
             "the machine of the program is suspended for 70 s",
         ),
     )

@@ -49,7 +49,7 @@ class RiakWorld(World):
         handing_seconds: duration of one hand-off.
         handed: number of hand-offs done.
         asked_after: nodes whose service is checked through a peer: those that the program treats as down.
-        told: cached views of the cluster for the program, by their inputs.
+        views: cached views of the cluster for the program, by their inputs.
         most_at_once: maximum number of simultaneous hand-offs of each node.
         moves: partitions that will change their owner.
         joining: members that do not count as valid yet.
@@ -78,7 +78,7 @@ class RiakWorld(World):
         self.handing_seconds: Seconds = 4.0
         self.handed = 0
         self.asked_after: frozenset[NodeName] = frozenset()
-        self.told: dict[tuple[object, ...], ClusterView] = {}
+        self.views: dict[tuple[object, ...], ClusterView] = {}
         self.fallbacks: list[SimFallback] = []
         self.most_at_once: Counter[NodeName] = Counter()
         self.vnodes: dict[NodeName, SimVnodes] = {}

@@ -77,10 +77,10 @@ def _health(world: RiakWorld, *, settled: bool) -> HealthView:
 def cluster(world: RiakWorld, look: Collection[Look]) -> ClusterView:
     """The members that are up, and their ring; built again only when something has changed."""
     made_of = (world.version, world.asked_after, frozenset(look))
-    if made_of not in world.told:
-        world.told = {key: view for key, view in world.told.items() if key[0] == world.version}
-        world.told[made_of] = _cluster(world, look)
-    return world.told[made_of]
+    if made_of not in world.views:
+        world.views = {key: view for key, view in world.views.items() if key[0] == world.version}
+        world.views[made_of] = _cluster(world, look)
+    return world.views[made_of]
 
 
 def _cluster(world: RiakWorld, look: Collection[Look]) -> ClusterView:

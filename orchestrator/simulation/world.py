@@ -391,12 +391,12 @@ class World:
 
     def news(self, of: str) -> bool:
         """Whether something happened to it since the program's last reading began."""
-        since, told, words = self._news
-        if since != self.last_read or told > len(self.story):
+        since, seen_of_it, words = self._news
+        if since != self.last_read or seen_of_it > len(self.story):
             recent = takewhile(lambda entry: entry[0] >= self.last_read, reversed(self.story))
             words = {word for _, what in recent for word in what.split()}
         else:
-            words.update(word for _, what in self.story[told:] for word in what.split())
+            words.update(word for _, what in self.story[seen_of_it:] for word in what.split())
         self._news = (self.last_read, len(self.story), words)
         return of in words
 

@@ -160,7 +160,7 @@ def seconds_left(state: RunState, events: Sequence[Event], *, now: Instant) -> S
         return (now - state.process.started) / back * to_do
     if waves and back:
         a_node = sum(waves) / back
-        in_hand = [node for node in state.wave_nodes if node.phase not in _AT_REST]
-        spent = now - state.wave_since if in_hand else 0.0
-        return a_node * (to_do - len(in_hand)) + max(0.0, a_node * len(in_hand) - spent)
+        under_way = [node for node in state.wave_nodes if node.phase not in _AT_REST]
+        spent = now - state.wave_since if under_way else 0.0
+        return a_node * (to_do - len(under_way)) + max(0.0, a_node * len(under_way) - spent)
     return None

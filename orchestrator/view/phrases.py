@@ -145,7 +145,7 @@ PURPOSES: Final[Mapping[Purpose, str]] = {
     Purpose.WITHHOLD: "while nodes are down",
     Purpose.RAISE_LIMITS: "for faster recovery",
     Purpose.REASSIGN: "for the recovery of the copies",
-    Purpose.PUT_BACK: "at the end",
+    Purpose.RESTORE: "at the end",
 }
 """Why a setting is changed, as the end of a line."""
 

@@ -252,7 +252,7 @@ def _advice(state: RunState, left: Sequence[object], alive: bool | None) -> list
     failed = [node.name for node in state.nodes_in(NodePhase.FAILED)]
     step = advice(state.run, failed=failed, left=False, state=state.process.state)
     how = f"{step.first}continue" if step.first else "to continue"
-    goes_on = [f"  {how} with {to_do}: {step.command}"] if to_do else []
+    onwards = [f"  {how} with {to_do}: {step.command}"] if to_do else []
     if failed or not left:
-        return goes_on
-    return [f"  to restore: {state.command('restore')}", *goes_on]
+        return onwards
+    return [f"  to restore: {state.command('restore')}", *onwards]

@@ -126,7 +126,7 @@ def test_where_the_account_is_root_no_sudo_is_needed(bare: LoneHost, service: Sc
         tune = TuneHost(
             node="n1",
             tunable="x",
-            changes=(FileChange(path="/etc/x.conf", found=None, wanted="y\n", reload=Reload.NOBODY),),
+            changes=(FileChange(path="/etc/x.conf", found=None, wanted="y\n", reload=Reload.NONE),),
         )
         done = hosts.perform(tune)
         assert isinstance(done, Done), done

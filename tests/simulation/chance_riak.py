@@ -267,7 +267,7 @@ def _what(dice: Random, node: NodeName) -> What:
         mishaps.SettingMeddled(key=limit, value=dice.choice(("5", "12")), level=Level.TRANSIENT),
         program_mishaps.SettingsRefused(reason="Failed to set transfer limit"),
         mishaps.Unreadable(seconds=dice.choice((5.0, 900.0))),
-        mishaps.ProgramStandsStill(seconds=dice.choice((20.0, 70.0, 600.0))),
+        mishaps.ProgramStalls(seconds=dice.choice((20.0, 70.0, 600.0))),
         program_mishaps.ClockSet(seconds=dice.choice((-86400.0, -40.0, 40.0, 3600.0))),
         mishaps.LeaseTaken(),
         mishaps.LeaseUnrefreshed(seconds=dice.choice((50.0, 200.0))),

@@ -32,7 +32,7 @@ from orchestrator.runs.simulated import Common
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
-from orchestrator.simulation.mishaps import Crash, ProgramStandsStill, Seams, Trip, Unreadable
+from orchestrator.simulation.mishaps import Crash, ProgramStalls, Seams, Trip, Unreadable
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
 from tests.simulation import at_night
@@ -465,7 +465,7 @@ class AnyLife:
         began = next((one for one in every if isinstance(one.event, RunStarted)), None)
         here = [one for one in every if one.at >= self.attempt_began and one is not began]
         befell = simulation.fate.befell
-        asleep = ProgramStandsStill | TakenOver
+        asleep = ProgramStalls | TakenOver
         unread = [(at, at + what.seconds) for at, what in befell if isinstance(what, Unreadable | asleep)]
         refused = [
             seen

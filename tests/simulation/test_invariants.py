@@ -416,7 +416,7 @@ def test_an_absent_setting_is_restored_to_a_value(subtests: pytest.Subtests) -> 
         ("not to restore it", {}, value, Purpose.WITHHOLD, False),
         ("from another value", {}, replace(value, found="none"), Purpose.REASSIGN, False),
         ("it was set before", was_set, value, Purpose.REASSIGN, False),
-        ("no record", {"settings": {}}, value, Purpose.PUT_BACK, False),
+        ("no record", {"settings": {}}, value, Purpose.RESTORE, False),
     ]:
         with subtests.test(what):
             said = [line.partition(":")[0] for line in broken(_writes(change, purpose, **state))]

@@ -73,7 +73,7 @@ _ANYWHERE = {
     mishaps.NodeDies,
     mishaps.Unreadable,
     mishaps.LeaseUnrefreshed,
-    mishaps.ProgramStandsStill,
+    mishaps.ProgramStalls,
     mishaps.SettingMeddled,
     Trip,
 }

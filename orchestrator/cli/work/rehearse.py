@@ -88,7 +88,7 @@ def _play(
 
     def end() -> None:
         left = rehearsal.aftermath()
-        told = Rehearsed(
+        result = Rehearsed(
             seed=seed,
             mishaps=rehearsal.mishaps,
             kills=rehearsal.kills,
@@ -102,10 +102,10 @@ def _play(
             against_rules=rehearsal.against_rules,
         )
         if text:
-            for line in rehearsed_lines(told):
+            for line in rehearsed_lines(result):
                 out.line(line)
         else:
-            say_json(rehearsed_object(told), rehearsal.now())
+            say_json(rehearsed_object(result), rehearsal.now())
 
     def tell(at: Instant, words: str) -> None:
         if text:

@@ -31,7 +31,7 @@ from orchestrator.elasticsearch.rules.returning import (
     refuses,
     returns,
 )
-from orchestrator.elasticsearch.rules.settings import FILTERS, MINIMUM_MASTERS, count_of, is_ours
+from orchestrator.elasticsearch.rules.settings import FILTERS, MINIMUM_MASTERS, count_of, set_by_run
 from orchestrator.engine import every_kind
 from orchestrator.engine.every_kind import on_cluster, some
 from orchestrator.engine.predicates import (
@@ -94,7 +94,7 @@ def _foreign_settings(question: Question, settings: SettingsView, view: ClusterV
     for key in sorted(DISABLING):
         for level in Level:
             value = settings.at(level, key)
-            if disables(key, value) and not is_ours(question.state, settings, level, key):
+            if disables(key, value) and not set_by_run(question.state, settings, level, key):
                 yield key, f"is {value} ({level.value}), {_WHOSE}"
         from_file = settings.files.get(key)
         if settings.effective(key) == from_file and disables(key, from_file):

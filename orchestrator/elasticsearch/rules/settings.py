@@ -206,7 +206,7 @@ def _has(settings: SettingsView, key: str) -> bool:
     return settings.effective(key) is not None
 
 
-def is_ours(state: RunState, settings: SettingsView, level: Level, key: str) -> bool:
+def set_by_run(state: RunState, settings: SettingsView, level: Level, key: str) -> bool:
     """Whether the current value is the value that this run wrote."""
     debt = state.unrestored.settings.get((level, key))
     return debt is not None and settings.at(level, key) == debt.wanted

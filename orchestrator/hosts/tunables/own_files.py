@@ -15,7 +15,7 @@ def header(name: str) -> str:
     return f"# Written by orchestrate for {name}; `orchestrate tune revert` takes it away again.\n"
 
 
-def own_file(facts: HostFacts, path: str, text: str, reload: Reload = Reload.NOBODY) -> FileChange | None:
+def own_file(facts: HostFacts, path: str, text: str, reload: Reload = Reload.NONE) -> FileChange | None:
     """The change that writes a file of this program; None if the file there cannot be restored later."""
     found = facts.exact(path)
     if isinstance(found, Unknown):

@@ -204,8 +204,8 @@ def _files(
 ) -> Mapping[str, tuple[str, Reload]]:
     """Texts of all files of the next boot, the part included, by path; `disks`: why they are unknown."""
     mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
-    files = {path: (text, Reload.NOBODY) for path, text in part.items()}
-    files[SCRIPT] = (script_text(place.root), Reload.NOBODY)
+    files = {path: (text, Reload.NONE) for path, text in part.items()}
+    files[SCRIPT] = (script_text(place.root), Reload.NONE)
     if facts.init is not InitSystem.SYSTEMD:
         return {**files, INIT: (INIT_TEXT, Reload.INIT)}
     files[UNIT] = (SERVICE_UNIT, Reload.SYSTEMD)
@@ -299,7 +299,7 @@ def _remove(facts: HostFacts, place: Place) -> Iterator[Change]:
         text = facts.exact(path)
         if isinstance(text, str):
             reload = (
-                Reload.INIT if path == INIT else Reload.NOBODY if path in {SCRIPT, part} else Reload.SYSTEMD
+                Reload.INIT if path == INIT else Reload.NONE if path in {SCRIPT, part} else Reload.SYSTEMD
             )
             yield FileChange(path=path, found=text, wanted=None, reload=reload)
 

@@ -37,7 +37,7 @@ def removals(facts: HostFacts) -> Iterator[Change]:
             active = facts.text(ACTIVE)
             if base and isinstance(active, str) and active.strip() == PROFILE:
                 yield TunedChange(found=PROFILE, wanted=base[1].replace(",", " "))
-            reload = Reload.UDEV if path.endswith(".rules") else Reload.NOBODY
+            reload = Reload.UDEV if path.endswith(".rules") else Reload.NONE
             yield FileChange(path=path, found=text, wanted=None, reload=reload)
     seen = set[str]()
     for path in SHARED:

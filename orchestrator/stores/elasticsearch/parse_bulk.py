@@ -157,15 +157,16 @@ def parse_bulk_index(
             if failed := count(within(answer, "_shards", "failed"), f"{what}: _shards.failed"):
                 said = str(given(within(answer, "_shards", "failures"), ""))[:200]
                 raise Malformed(f"{failed} copies did not send their {what}: {said}")
-        told = [_of_copy(copy, writes, "counters") for copy in state.copies]
-        primaries = [value for copy, value in zip(state.copies, told, strict=True) if copy.primary]
+        of_copies = [_of_copy(copy, writes, "counters") for copy in state.copies]
+        primaries = [value for copy, value in zip(state.copies, of_copies, strict=True) if copy.primary]
         return BulkIndex(
             name=state.name,
             uuid=state.uuid,
             copies=tuple(_segments(copy, segments, merge_committed=merge_committed) for copy in state.copies),
             writes=_writes(state.name, primaries, sequence_numbers=sequence_numbers),
             merging=sum(
-                count(within(value, "merges", "current"), f"{state.name}: merges.current") for value in told
+                count(within(value, "merges", "current"), f"{state.name}: merges.current")
+                for value in of_copies
             ),
             replicas=state.replicas,
             refresh_interval=state.refresh_interval,
@@ -195,9 +196,9 @@ def _segments(copy: PlacedCopy, answer: Any, *, merge_committed: bool) -> CopySe
         for each in listed.values()
         if truth(within(each, "search"), f"{where}: search")
     ]
-    told = count(within(value, "num_search_segments"), f"{where}: num_search_segments")
-    if told != len(sizes):
-        raise Malformed(f"{where}: {told} are searched, and {len(sizes)} are listed")
+    searched = count(within(value, "num_search_segments"), f"{where}: num_search_segments")
+    if searched != len(sizes):
+        raise Malformed(f"{where}: {searched} are searched, and {len(sizes)} are listed")
     committed = (
         None
         if merge_committed
@@ -207,7 +208,7 @@ def _segments(copy: PlacedCopy, answer: Any, *, merge_committed: bool) -> CopySe
         shard=copy.shard,
         node=copy.node,
         primary=copy.primary,
-        searched=told,
+        searched=searched,
         bytes=sum(sizes),
         largest_bytes=max(sizes, default=0),
         committed=committed,

@@ -23,7 +23,7 @@ from orchestrator.simulation.mishaps import (
     HostCutOff,
     IndexMade,
     NodeDies,
-    ProgramStandsStill,
+    ProgramStalls,
     StopHangs,
     Unreadable,
 )
@@ -114,7 +114,7 @@ def _six() -> World:
 
 
 _BY = {"restore": restore(), "resume": resume()}
-_STOOD_STILL = (LONG_AFTER, gone(ES2), ProgramStandsStill(seconds=600.0), HostCutOff(node=ES2, seconds=700.0))
+_STOOD_STILL = (LONG_AFTER, gone(ES2), ProgramStalls(seconds=600.0), HostCutOff(node=ES2, seconds=700.0))
 """The stop was done while no process watched; the next one is suspended in its first reading."""
 
 
@@ -140,11 +140,11 @@ SCENES: Final = (
         wanted=WANTED, befalls=[late("stop", 110.0, ES3)], then=[LONG_AFTER]),
     *(
         Scene(
-            name=f"ProgramStandsStill while a lost stop is awaited: read again, {reads.name}, {silent:.0f} s",
+            name=f"ProgramStalls while a lost stop is awaited: read again, {reads.name}, {silent:.0f} s",
             wanted=WANTED,
             befalls=[
                 asked(Request.INTERRUPT, "stop", after=33.0),
-                at("stop", ProgramStandsStill(seconds=600.0), after=50.0),
+                at("stop", ProgramStalls(seconds=600.0), after=50.0),
                 at("stop", HostCutOff(node=ES2, seconds=silent), after=60.0),
                 late("stop", 70.0, ES2),
             ],
@@ -155,8 +155,8 @@ SCENES: Final = (
         for reads, silent in zip(Order, (0.0, 640.0, 640.0), strict=True)
     ),
     *(
-        Scene(name=f"ProgramStandsStill with an old reading: a late stop is not ruled out, {reads.name}",
-            befalls=[at("stop", ProgramStandsStill(seconds=500.0), after=5.0), late("stop", 20.0)],
+        Scene(name=f"ProgramStalls with an old reading: a late stop is not ruled out, {reads.name}",
+            befalls=[at("stop", ProgramStalls(seconds=500.0), after=5.0), late("stop", 20.0)],
             reads=reads, shows=lambda played: played.phases(ES2)[:2] == ["stopping", "stopped"])
         for reads in Order
     ),
@@ -191,7 +191,7 @@ SCENES: Final = (
     Scene(name="a lost stop is awaited on a host that rebooted before it",
         nodes={ES3: {"reboot_seconds": 10.0}},
         wanted=policy(deadlines=SHORT, hooks=Hooks(while_stopped=(Hook(run="patch {node}"),))),
-        befalls=[at("start", ProgramStandsStill(seconds=100.0), ES2), late("stop", 5.0, ES3)],
+        befalls=[at("start", ProgramStalls(seconds=100.0), ES2), late("stop", 5.0, ES3)],
         prepares=_reboot_while_asleep, then=[LONG_AFTER], boots={ES1: 1, ES2: 1}),
     Scene(name="a lost stop that is done while a resume is PREPARING is repaired",
         wanted=WANTED, befalls=[late("stop", 70.0, ES2)], killed=TAKEN_AS_LOST,

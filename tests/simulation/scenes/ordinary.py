@@ -280,7 +280,7 @@ _NODES: Final = (
             of=_copied_slowly, within=1200.0)
         for how, after, still in (
             ("as it is read", 90.0, ()),
-            ("as it was read", 65.0, [at_stop(mishaps.ProgramStandsStill(seconds=25.0), ES2, after=70.0)]),
+            ("as it was read", 65.0, [at_stop(mishaps.ProgramStalls(seconds=25.0), ES2, after=70.0)]),
         )
     ),
     night("NodeFlaps: no node stops beside a replica that waits for allocation after it",

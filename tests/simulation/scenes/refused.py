@@ -16,7 +16,7 @@ from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Deadlines
 from orchestrator.model.work_event import AccessGranted, AccessRefused, Answered, FellSilent, StartFailed
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
-from orchestrator.simulation.mishaps import HostCutOff, Mishap, ProgramStandsStill, SettingMeddled, StartsFail
+from orchestrator.simulation.mishaps import HostCutOff, Mishap, ProgramStalls, SettingMeddled, StartsFail
 from orchestrator.view.model import Screen
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_lines, waiting_object
@@ -216,7 +216,7 @@ _CREDENTIALS: Final = (
         Scene(name=f"CredentialsRefused: a standstill takes nothing of the limit, {verb}",
             befalls=[
                 refused(430.0, verb, after=after),
-                at(verb, ProgramStandsStill(seconds=400.0), after=after + asleep),
+                at(verb, ProgramStalls(seconds=400.0), after=after + asleep),
             ],
             events={"access_granted": 1})
         for verb, after, asleep in (("stop", 0.3, 19.7), ("set_allocation", 1.0, 2.2))

@@ -175,10 +175,10 @@ AUTOMATON: Final = (
 # fmt: off
 _OF_A_START: Final = (
     *(
-        Scene(name=f"ProgramStandsStill {seconds:.0f} s, {after} s after a start, {reads.name}",
+        Scene(name=f"ProgramStalls {seconds:.0f} s, {after} s after a start, {reads.name}",
             befalls=[
                 first(mishaps.StartsFail(node=ES2, times=1)),
-                at("start", mishaps.ProgramStandsStill(seconds=seconds), ES2, after=after)
+                at("start", mishaps.ProgramStalls(seconds=seconds), ES2, after=after)
             ],
             reads=reads, ends=ends, says=says, events={"node_failed": 0}, then=then, lives={})
         for after, reads in zip((1.0, 6.0, 7.9), Order, strict=True)
@@ -187,10 +187,10 @@ _OF_A_START: Final = (
             (3600.0, FAILED, "allocation was disabled for", (resume(),)),
         )
     ),
-    Scene(name="ProgramStandsStill: a host that is not read after it is not unstopped",
+    Scene(name="ProgramStalls: a host that is not read after it is not unstopped",
         nodes={ES2: {"stop_seconds": 30.0}},
         befalls=[
-            at("stop", mishaps.ProgramStandsStill(seconds=1200.0), ES2, after=5.0),
+            at("stop", mishaps.ProgramStalls(seconds=1200.0), ES2, after=5.0),
             at("stop", mishaps.HostCutOff(node=ES2, seconds=1230.0), ES2, after=4.0)
         ]),
     Scene(name="second_failure: a node that needed three starts dies again, and is started again",

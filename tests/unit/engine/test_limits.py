@@ -239,7 +239,7 @@ def test_what_counts_as_a_refusal(subtests: pytest.Subtests) -> None:
 
     for action, counts in (
         *((WriteSettings(changes=(), purpose=each), each is not Purpose.WITHHOLD) for each in
-          (Purpose.PUT_BACK, Purpose.REASSIGN, Purpose.WITHHOLD)),
+          (Purpose.RESTORE, Purpose.REASSIGN, Purpose.WITHHOLD)),
         (SetReplicas(index="a", index_uuid="u", found=1, wanted=0), True),
         (SetReplicas(index="a", index_uuid="u", found=0, wanted=1), False),
         (Flush(), False),

@@ -107,5 +107,5 @@ def test_a_written_setting_changes_no_rule_of_settings() -> None:
         found = SettingsView(files={"a": "1"}, resets=resets, allocation_flags=flags)
         change = SettingChange(level=Level.PERSISTENT, key="a", found=None, wanted="2")
         world = _world(replace(SEEN, settings=found))
-        after = world.after(WriteSettings(changes=(change,), purpose=Purpose.PUT_BACK)).seen.settings
+        after = world.after(WriteSettings(changes=(change,), purpose=Purpose.RESTORE)).seen.settings
         assert after == replace(found, persistent={"a": "2"})

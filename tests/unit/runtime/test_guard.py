@@ -35,7 +35,7 @@ DISRUPTIVE: tuple[Action, ...] = (
 )
 RESTORES: tuple[Action, ...] = (
     WriteSettings(changes=(), purpose=Purpose.REASSIGN),
-    WriteSettings(changes=(), purpose=Purpose.PUT_BACK),
+    WriteSettings(changes=(), purpose=Purpose.RESTORE),
     SetReplicas(index="a", index_uuid="u", found=1, wanted=0),
     ClearVotingExclusions(),
 )

@@ -55,7 +55,7 @@ def subjects(owed: Mapping[str, tuple[OwedChange, ...]]) -> dict[str, list[str]]
 
 
 def test_what_is_owed_is_undone_in_the_reverse_of_its_order(ledger: Ledger) -> None:
-    made = FileChange(path=RULE, found=None, wanted="w …\n", reload=Reload.NOBODY)
+    made = FileChange(path=RULE, found=None, wanted="w …\n", reload=Reload.NONE)
     numad = ServiceChange(
         service="numad",
         found=ServiceMode(running=True, enabled=True),

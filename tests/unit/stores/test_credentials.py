@@ -147,7 +147,7 @@ def test_a_refused_secret_is_sent_once_a_minute_by_all_threads(account: Account,
             assert isinstance(read, Unauthorized), read
             assert read.refusal == first.refusal
             assert isinstance(lease.read(), Unauthorized)
-            done = cluster.perform(WriteSettings(changes=(), purpose=Purpose.PUT_BACK))
+            done = cluster.perform(WriteSettings(changes=(), purpose=Purpose.RESTORE))
             assert not isinstance(done, Refused) or done.refusal == first.refusal
 
     for minute in range(1, 4):

@@ -179,7 +179,7 @@ LOADED = SetIndexSettings(
     wanted={"index.refresh_interval": "5s", "index.translog.durability": None},
 )
 WRITE = WriteSettings(
-    purpose=Purpose.PUT_BACK,
+    purpose=Purpose.RESTORE,
     changes=(
         SettingChange(level=Level.TRANSIENT, key="a", found="before", wanted="1"),
         SettingChange(level=Level.PERSISTENT, key="b", found="before", wanted=None),

@@ -49,7 +49,7 @@ ACTIONS = {
     "update": SetIndexSettings(**OF, found={}, wanted={"index.refresh_interval": None}),
     "update nothing": SetIndexSettings(**OF, found={}, wanted={}),
     "replicas": SetReplicas(**OF, found=0, wanted=1),
-    "write": WriteSettings(changes=(_ENABLE,), purpose=Purpose.PUT_BACK),
+    "write": WriteSettings(changes=(_ENABLE,), purpose=Purpose.RESTORE),
     "clear": ClearVotingExclusions(),
     "flush": Flush(),
     "probe": ProbeSettings(),
