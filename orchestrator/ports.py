@@ -32,7 +32,7 @@ from orchestrator.model.observation import (
     SettingsView,
     Watch,
 )
-from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.model.upgrade import HostReadiness, Upgrade, UpgradeView
@@ -240,10 +240,6 @@ class Journal(Protocol):
         Raises:
             JournalError: nothing of them is written, and nothing may be done on their strength.
         """
-        ...
-
-    def request(self) -> Request:
-        """The strongest request that another terminal has left for this run."""
         ...
 
 

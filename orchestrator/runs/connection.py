@@ -6,7 +6,6 @@ file; a simulation makes one of its own, so the same code runs in both.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
+from orchestrator.engine.plan import NO_ACCESS
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
@@ -66,7 +66,10 @@ class PolicySource:
 
 
 class ClusterPorts(Protocol):
-    """The ports of one cluster. Connections are kept between calls and closed by `close`."""
+    """The ports of one cluster. Connections are kept between calls and closed by `close`.
+
+    What has a body here is that of a simulated cluster, which has no file, no endpoints and no secrets.
+    """
 
     @property
     def name(self) -> str:
@@ -81,7 +84,7 @@ class ClusterPorts(Protocol):
     @property
     def cluster_file(self) -> str:
         """The same, resolved, for the journal: `resume` reads the cluster file from there."""
-        ...
+        return ""
 
     @property
     def cluster(self) -> ClusterPort:
@@ -98,7 +101,8 @@ class ClusterPorts(Protocol):
 
         It is a part of a plan's fingerprint.
         """
-        ...
+        del nodes
+        return NO_ACCESS
 
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
         """The indices that these names, globs, aliases and data streams match."""
@@ -106,14 +110,15 @@ class ClusterPorts(Protocol):
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """The address of each member, including members that are known to be down."""
-        ...
+        return {node.name: node.address for node in view.nodes}
 
     def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
         """Read where these nodes keep their data, unless the cluster file names it for all of them.
 
         Call it before `hosts`: a node that is down cannot answer.
         """
-        ...
+        del nodes
+        return {}
 
     def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> HostPort:
         """The hosts of these nodes and of all nodes of earlier calls.
@@ -135,7 +140,8 @@ class ClusterPorts(Protocol):
             files: to look at; `{node}` is the name of the node.
             reboot: whether to look if a reboot is required.
         """
-        ...
+        del files, reboot
+        return {node: HostChanges() for node in addresses}
 
     def gates(self, gates: Sequence[Gate]) -> GatePort:
         """The gates of a policy. Their secrets are resolved at the first reading."""
@@ -147,7 +153,8 @@ class ClusterPorts(Protocol):
         Raises:
             OrchestratorError: a file is wrong.
         """
-        ...
+        del playbook
+        return None
 
     def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
         """Read playbook and tuning profile, and check what can be checked without the cluster."""
@@ -159,19 +166,21 @@ class ClusterPorts(Protocol):
         Raises:
             ConfigError: one cannot be resolved; the reference and its place are named.
         """
-        ...
+        del references
 
     def dead_endpoints(self) -> Sequence[str]:
         """What is wrong with each endpoint that does not answer, if there are several."""
-        ...
+        return ()
 
     def only_through(self, together: Iterable[Collection[NodeName]]) -> OnlyThrough | None:
         """The nodes through which alone the cluster can be reached from here, if they go down `together`."""
-        ...
+        del together
+        return None
 
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
         """Entries of the cluster file that match none of these nodes."""
-        ...
+        del nodes
+        return ()
 
     def close(self) -> None:
         """Close every connection."""
@@ -275,9 +284,7 @@ class Process:
     # whether a person agrees to what these lines list: commands that are not this account's own
     agrees: Agrees = lambda _said: False
     wake: Callable[[], None] = lambda: None  # ends a wait of the clock, from any thread
-    # for run ids, which `run_id` makes
-    randomness: random.Random = field(default_factory=random.SystemRandom)
-    run_id: Callable[[Instant, random.Random], str] = new_run_id
+    run_id: Callable[[Instant], str] = new_run_id  # makes the id of a run that begins then
     terms: Terms = field(default_factory=Terms)  # the times of the lease
     order: Order = Order.AT_ONCE  # in which cluster and hosts are read
     workers: int = 16  # hosts worked on at once
@@ -292,7 +299,7 @@ class Process:
 
     def new_run(self) -> str:
         """The id of a new run."""
-        return self.run_id(self.clock.now(), self.randomness)
+        return self.run_id(self.clock.now())
 
     @property
     def now(self) -> Instant:

@@ -43,6 +43,7 @@ from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, ClusterLeasePort
 from orchestrator.redact import Redactor
 from orchestrator.runs.connection import (
+    ClusterPorts,
     Connection,
     DataPaths,
     PolicySource,
@@ -135,7 +136,7 @@ class Members:
     uuid: str | None = None  # the cluster's; None without a cluster, or where it could not be read
 
 
-class FilePorts:
+class FilePorts(ClusterPorts):
     """`ClusterPorts` as a cluster file describes them.
 
     Of a file of hosts without a cluster, the members that need one raise `UsageError`.

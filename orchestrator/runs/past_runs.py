@@ -89,7 +89,7 @@ def find_run(
     entries = store.runs()
     if run is not None:
         return _named(entries, run, cluster, store)
-    found = _candidates(entries, wanted, cluster)
+    found = candidates(entries, wanted, cluster)
     if not found:
         raise _none(store, wanted, cluster, entries)
     if len(found) > 1:
@@ -101,12 +101,8 @@ def find_run(
     return found[0]
 
 
-def candidates(store: StateStore, wanted: Wanted, *, cluster: str | None = None) -> list[RunEntry]:
-    """The runs that a request without a name can mean: at most one of each cluster."""
-    return _candidates(store.runs(), wanted, cluster)
-
-
-def _candidates(entries: Sequence[RunEntry], wanted: Wanted, cluster: str | None) -> list[RunEntry]:
+def candidates(entries: Sequence[RunEntry], wanted: Wanted, cluster: str | None) -> list[RunEntry]:
+    """The runs that a request without a name can mean: at most one of each cluster, or of this one alone."""
     names = dict.fromkeys(entry.cluster for entry in entries if cluster in (None, entry.cluster))
     by_cluster = ([entry for entry in entries if entry.cluster == name] for name in names)
     found = [one for some in by_cluster if (one := _of_cluster(some, wanted)) is not None]

@@ -345,7 +345,7 @@ def _stopped_here(connection: Connection) -> str:
     """The nodes that the last run here has left down, without which the cluster may have no master."""
     try:
         with connection.state(Access.READ) as store:
-            for last in candidates(store, Wanted.RESTORE, cluster=connection.ports.name):
+            for last in candidates(store.runs(), Wanted.RESTORE, connection.ports.name):
                 state = replay(last.run, store.replay(last.run))
                 down = ", ".join(node.name for node in state.nodes_in(*GOING_UP_OR_DOWN))
                 if down and last.outcome is None:

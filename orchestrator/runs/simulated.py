@@ -8,8 +8,7 @@ nothing: faults come from the fate of the world, and a `Crash` at a seam ends a 
 from __future__ import annotations
 
 import atexit
-import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -18,8 +17,6 @@ from typing import TypeVar, cast
 from sqlalchemy import Engine, StaticPool, create_engine
 
 from orchestrator.config.policy import Overrides
-from orchestrator.config.secrets import SecretReference
-from orchestrator.engine.plan import NO_ACCESS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
@@ -34,14 +31,14 @@ from orchestrator.model.event import (
 from orchestrator.model.gate import Gate
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.merging import Resolution, ResolvedIndex
-from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import HostChanges, LeasePlace, Policy
+from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import Instant, Reading, Seconds
 from orchestrator.ports import ClusterPort, GatePort, HostPort, LeasePort, Listener, Reporter
 from orchestrator.runs import attempt as attempts
 from orchestrator.runs.attempt import Attempt, RestoreFailed
 from orchestrator.runs.connection import (
+    ClusterPorts,
     Connection,
     DataPaths,
     PolicySource,
@@ -59,7 +56,7 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.sampling import Sampling, no_samples
 from orchestrator.runtime.signals import Asked
-from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.runtime.store import StateStore
 from orchestrator.runtime.taking import Terms
 from orchestrator.simulation import turns, views
 from orchestrator.simulation.beginning import do_without, note_unassigned, note_what_is
@@ -156,7 +153,6 @@ class Simulation:
         self._policy, self._state, self.shares_state = policy, state, state is not None
         self._name, self._runs, self._processes = run, 0, 0
         self.journals: list[SeamJournal] = []
-        self.own_runs: list[str] = []
         self._written: dict[str, list[Record]] = {}
         self._identity: str | None = None
         self._attempt: Attempt | None = None
@@ -171,11 +167,6 @@ class Simulation:
     def attempt(self) -> Attempt:
         """The latest attempt."""
         return _there(self._attempt, "no run has begun")
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether it began a run: a takeover that finds nothing to restore begins none."""
-        return self._attempt is not None
 
     @property
     def journal(self) -> SeamJournal:
@@ -227,8 +218,7 @@ class Simulation:
             identity=self._identity,
             gone=self._gone,
             alive=self._lives,
-            randomness=random.Random(self._processes),  # noqa: S311  (nothing is secret here)
-            run_id=lambda _now, _dice: self._new_run(),
+            run_id=lambda _now: self._new_run(),
             order=self.order,
             workers=1,
             sampler=self.sampler,
@@ -400,11 +390,6 @@ class OpenStore(StateStore):
         super().__init__(engine, where="the simulated state", journals=journal)
         self._simulation = simulation
 
-    def create_run(self, entry: RunEntry) -> SqlJournal:
-        """Begin a run's line and its journal."""
-        self._simulation.own_runs.append(entry.run)
-        return super().create_run(entry)
-
     def replay(self, run: str, *, after: int = 0) -> tuple[Record, ...]:
         """The journal of a run from the event after `after` on."""
         if self._simulation.common.reads_text:
@@ -490,12 +475,10 @@ class SeamJournal(SqlJournal):
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedPorts:
+class SimulatedPorts(ClusterPorts):
     """`ClusterPorts` of a simulated cluster."""
 
     simulation: Simulation
-    source: str = "the simulation"
-    cluster_file: str = ""
 
     @property
     def _world(self) -> World:
@@ -507,6 +490,11 @@ class SimulatedPorts:
         return self._world.name
 
     @property
+    def source(self) -> str:
+        """There is no file."""
+        return "the simulation"
+
+    @property
     def cluster(self) -> ClusterPort:
         """The simulated API."""
         return self.simulation.cluster
@@ -515,11 +503,6 @@ class SimulatedPorts:
     def lease(self) -> LeasePort:
         """The lease in the simulated cluster."""
         return self.simulation.leases
-
-    def access(self, nodes: Collection[NodeName]) -> Mapping[str, str]:
-        """Nothing has to be reached."""
-        del nodes
-        return NO_ACCESS
 
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
         """The indices of the world that match."""
@@ -534,55 +517,20 @@ class SimulatedPorts:
         unmatched = [one for one in patterns if not any(fnmatchcase(each.name, one) for each in found)]
         return Resolution(open=of(closed=False), closed=of(closed=True), unmatched=tuple(unmatched))
 
-    def members(self, view: ClusterView) -> Mapping[NodeName, str]:
-        """The members that were read."""
-        return {node.name: node.address for node in view.nodes}
-
-    def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
-        """The simulated hosts have none."""
-        del nodes
-        return {}
-
     def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> HostPort:
         """The simulated hosts."""
         del addresses, data_paths
         return self.simulation.hosts
-
-    def changes(
-        self, addresses: Mapping[NodeName, str], files: Sequence[str], *, reboot: bool
-    ) -> Mapping[NodeName, Reading[HostChanges]]:
-        """Nothing changes on a simulated host."""
-        del files, reboot
-        return {node: HostChanges() for node in addresses}
 
     def gates(self, gates: Sequence[Gate]) -> GatePort:
         """The gates of the world, which has one of each name."""
         add_gates(self._world, gates)
         return self.simulation.gates
 
-    def around(self, playbook: str) -> None:
-        """Nothing surrounds a rehearsal."""
-        del playbook
-
     def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
         """The program's policy; playbook and overrides are ignored."""
         del playbook, overrides
         return PolicySource(build=lambda _nodes: self.simulation.policy)
-
-    def require_secrets(self, references: Iterable[SecretReference]) -> None:
-        """There are none."""
-
-    def dead_endpoints(self) -> Sequence[str]:
-        """A simulation has no endpoints."""
-        return ()
-
-    def only_through(self, together: Iterable[Collection[NodeName]]) -> None:
-        """A simulation has no endpoints."""
-
-    def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
-        """There is no file that could name others."""
-        del nodes
-        return ()
 
     def close(self) -> None:
         """Nothing is open."""

@@ -241,7 +241,7 @@ def restore_meant(
         )
 
     def found(store: StateStore) -> RunEntry | None:
-        if run is None and not candidates(store, Wanted.RESTORE, cluster=cluster):
+        if run is None and not candidates(store.runs(), Wanted.RESTORE, cluster):
             return None
         try:
             entry = find_run(store, Wanted.RESTORE, run=run, cluster=cluster)

@@ -19,6 +19,7 @@ _PROC: Final = Path("/proc")
 _LETTERS: Final = "23456789abcdefghjkmnpqrstuvwxyz"
 """Characters for run ids: none that is easily confused with another."""
 _SUFFIX: Final = 4
+_CHANCE: Final = random.SystemRandom()
 _LARGEST_PID: Final = 2**31 - 1
 """Of `pid_t`: a system call takes no larger number."""
 
@@ -162,7 +163,7 @@ def host_name() -> str:
     return socket.gethostname()
 
 
-def new_run_id(at: Instant, chance: random.Random) -> str:
+def new_run_id(at: Instant, chance: random.Random = _CHANCE) -> str:
     """A name for a run that sorts by time and is easy to type: `20261121-0413-x7k2`, in UTC."""
     stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%d-%H%M")
     return f"{stamp}-{''.join(chance.choice(_LETTERS) for _ in range(_SUFFIX))}"

@@ -253,10 +253,6 @@ class SqlJournal:
                 return CommitInDoubt(f"{self._where}: the commit was done after all")
             return self._taken_up(connection, theirs)
 
-    def request(self) -> Request:
-        """The strongest request that another terminal has left for this run."""
-        return self.asked()[0]
-
     def asked(self) -> tuple[Request, str]:
         """The strongest pending request, and its sender.
 
@@ -354,10 +350,6 @@ class UnwrittenJournal:
         self._last += len(records)
         return records
 
-    def request(self) -> Request:
-        """None: no request can be written."""
-        return Request.NONE
-
     def asked(self) -> tuple[Request, str]:
-        """As above."""
+        """None: no request can be written."""
         return (Request.NONE, "")

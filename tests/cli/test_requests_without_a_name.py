@@ -31,7 +31,7 @@ def begin(store: StateStore, name: str, cluster: str = "lab", outcome: Outcome |
 
 
 def asked(store: StateStore, name: str) -> Request:
-    return store.journal(name).request()
+    return store.journal(name).asked()[0]
 
 
 @pytest.mark.parametrize("verb", REQUESTS)

@@ -76,6 +76,16 @@ class Simulation(simulated.Simulation):
         return self.leases.in_force
 
     @property
+    def own_runs(self) -> tuple[str, ...]:
+        """Ids of the runs of which it committed anything, in their order."""
+        return tuple(run for run, records in self._written.items() if records)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it began a run: a takeover that finds nothing to restore begins none."""
+        return self._attempt is not None
+
+    @property
     def deposed(self) -> bool:
         """Whether another program owns the cluster now."""
         return 0 < self.leases.claim < self.world.owner.epoch

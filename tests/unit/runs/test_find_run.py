@@ -105,7 +105,7 @@ def test_a_request_is_left_only_for_a_run_under_way(store: StateStore, fill: Fil
         leave_request(store, under_way, Request.PAUSE, by="ben", at=5.0, gone=lambda _: True)
     with pytest.raises(UsageError, match=r"it has ended .paused."):
         leave_request(store, ended, Request.PAUSE, by="ben", at=5.0)
-    assert store.journal(ended.run).request() is Request.NONE
+    assert store.journal(ended.run).asked()[0] is Request.NONE
 
 
 @pytest.mark.parametrize("wanted", Wanted)

@@ -117,12 +117,12 @@ def test_a_run_that_never_began_is_none(store: StateStore, entry: Entry) -> None
 
 def test_the_strongest_request_counts_until_the_run_is_resumed(store: StateStore, entry: Entry) -> None:
     journal = store.create_run(entry())
-    assert journal.request() is Request.NONE
+    assert journal.asked()[0] is Request.NONE
     store.leave_request(RUN, Request.STOP, by="ben@bastion2", at=1.0)
     store.leave_request(RUN, Request.PAUSE, by="carl", at=2.0)
     assert journal.asked() == (Request.STOP, "ben@bastion2")
     journal.append((RunResumed(operator="o", host="h"),), 3.0)
-    assert journal.request() is Request.NONE
+    assert journal.asked()[0] is Request.NONE
 
 
 def test_a_request_of_an_unknown_kind_is_the_strongest_known(store: StateStore, entry: Entry) -> None:
