@@ -151,9 +151,9 @@ def end_without_nodes(prepared: Preparation, context: Context) -> int:
     Returns:
         The exit code: another one if these are not restored.
     """
-    restored = prepared.restore_others()
-    if restored is not None and exit_code(restored) is not ExitCode.DONE:
-        return int(exit_code(restored))
+    failed = prepared.restore_others()
+    if failed is not None:
+        return int(exit_code(failed))
     why = prepared.not_due or ""
     context.note(why)
     return int(

@@ -78,10 +78,8 @@ def restart(
         here = replace(prepared, connection=to)
         if here.not_due is None:
             return here.run(planned)
-        restored = here.restore_others()
-        if restored is not None and restored.outcome is not Outcome.RESTORED:
-            return restored
-        return NothingDriven(code=ExitCode.DONE, message=here.not_due, cluster=here.view.name)
+        failed = here.restore_others()
+        return failed or NothingDriven(code=ExitCode.DONE, message=here.not_due, cluster=here.view.name)
 
     return Run(connection, work)
 

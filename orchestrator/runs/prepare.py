@@ -25,7 +25,7 @@ from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.riak.rules.recovery import planned_too
-from orchestrator.runs.attempt import driven
+from orchestrator.runs.attempt import RestoreFailed, driven
 from orchestrator.runs.connection import Connection, PolicySource
 from orchestrator.runs.files import SavedPlan
 from orchestrator.runs.past_runs import Wanted, candidates, past_times
@@ -173,20 +173,26 @@ class Preparation:
         return f"run {last.run} ended {how} with {done}: `{resume}` {begins}"
 
     def restore_others(self) -> RunState | None:
-        """Restore what a dead run left, its lease too, for a run without due nodes. None: no changes.
+        """Restore what a dead run left, its lease too, for a run without due nodes.
+
+        Returns:
+            The end of the run that restored it, if that failed; None when nothing is left.
 
         Raises:
             LeaseError: a run that has pending changes is alive.
             JournalError: something is to be restored, and the state cannot be written.
         """
         with self.connection.state(Access.WRITE) as store:
-            restored = restore_others(self.connection, store, "", self.started)
-            if restored is None:
+            try:
+                restored = restore_others(self.connection, store, "", self.started)
+            except RestoreFailed as failed:
+                return failed.state
+            if not restored:
                 try:
                     release_dead(self.connection, store, self.started)
                 except LeaseError as error:  # the records are only tidied up: they hold no run
                     self.connection.process.warn(str(error))
-            return restored
+        return None
 
     def run(self, plan: Plan | None) -> RunState:
         """Take the lease, restore what a dead run left, and run to the end.

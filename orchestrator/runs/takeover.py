@@ -20,7 +20,7 @@ from orchestrator.ports import LeasePort
 from orchestrator.runs.attempt import Attempt, RestoreFailed, drive, exit_code
 from orchestrator.runs.connection import Connection, Process, RunJournal
 from orchestrator.runs.past_runs import PastRun
-from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
+from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher
@@ -41,7 +41,7 @@ class LeaseHeld:
         run: the run's id.
         started: has the cluster and the policy.
         in_cluster: False leaves the cluster out and ignores the playbook.
-        in_state: the lease in the state database, where it is not taken as usual.
+        in_state: the lease in the state database, where one is kept for several takings.
         terms: its times, where they are not those of this process.
     """
 
@@ -60,7 +60,7 @@ class LeaseHeld:
     ) -> None:
         self.connection, self.store = connection, store
         process = connection.process
-        port = in_state or store.lease(started.cluster_uuid)
+        port = in_state or lease_in_state(store, started)
         places = [Place(name=f"the state ({store.where})", port=port, state=store.state)]
         if in_cluster and started.policy.lease is LeasePlace.CLUSTER:
             places.append(Place(name="the cluster", port=connection.ports.lease))
@@ -79,26 +79,17 @@ class LeaseHeld:
         """The pending changes of another run, which are restored first."""
         return self.owed if self.taken.takeover else None
 
-    @property
-    def event(self) -> LeaseTaken:
-        """The event: it names the run whose pending changes are taken over with the lease."""
-        record, before = self.taken.record, self.taken.previous
-        return LeaseTaken(
-            epoch=record.epoch,
-            holder=record.owner,
-            takeover=self.taken.takeover,
-            takes_over=None if before is None or before.debtor == record.run else before.debtor,
-            ordinal=self.store.next_ordinal(),
-        )
-
     def begin(
         self,
         journal: RunJournal,
-        *first: Event,
+        first: Event,
+        *others: Event,
         past: PastRun | None = None,
         then: Callable[[RunState], None] = lambda _state: None,
     ) -> Attempt:
         """Commit the first events of an attempt, which has the lease from then on.
+
+        The second one names the run whose pending changes are taken over with the lease.
 
         Raises:
             JournalError: they could not be written; nothing was changed.
@@ -110,10 +101,18 @@ class LeaseHeld:
             # bars that.
             self.lease.publish(state)
             self.owed = self.taken.record
-        begun = journal.append(first, self.connection.process.now)
+        record, before = self.taken.record, self.taken.previous
+        taken = LeaseTaken(
+            epoch=record.epoch,
+            holder=record.owner,
+            takeover=self.taken.takeover,
+            takes_over=None if before is None or before.debtor == record.run else before.debtor,
+            ordinal=self.store.next_ordinal(),
+        )
+        begun = journal.append((first, taken, *others), self.connection.process.now)
         self._begun = True
-        for record in begun:
-            state = evolve(state, record)
+        for event in begun:
+            state = evolve(state, event)
         return Attempt(
             connection=self.connection,
             lease=self.lease,
@@ -209,10 +208,8 @@ def new_run(
         run, started = connection.process.new_run(), replace(started, state=store.state)
         with LeaseHeld(connection, store, run, started) as held:
             if held.left is None:
-                return held.begin(_created(held, run, started), started, held.event)
-            announce(held.left, connection.process)
-            restored = drive(repair(held, run, started))
-        _require_done(restored)
+                return held.begin(_created(held, run, started), started)
+            _restore_first(held, run, started)
         started = again()
 
 
@@ -223,7 +220,6 @@ def take_up(
     event: RunResumed | RestoreBegun,
     *,
     in_cluster: bool = True,
-    written: bool = True,
 ) -> Attempt:
     """Take the lease for a run that exists, restore what another run left, and begin the next attempt.
 
@@ -238,50 +234,61 @@ def take_up(
         event: with which its next attempt begins.
         in_cluster: False takes the lease in the state only and ignores the playbook: for a restore of nodes
             that the lease in the cluster needs.
-        written: False where the state can be read and not written: its lease is then held in memory, and a
-            restore keeps no journal.
 
     Raises:
         LeaseError: a live run holds it; its subclasses report no connection and an interruption.
         JournalError: something is to be restored, and the state cannot be written.
         RestoreFailed: what another run left was not restored.
     """
-    run, started, process = past.entry.run, past.started, connection.process
-    in_state = None if written else UnwrittenLease(store.lease(started.cluster_uuid))
+    run, started, in_state = past.entry.run, past.started, lease_in_state(store, past.started)
     while True:
-        restored = restore_others(connection, store, run, started) if written else None
-        if restored is not None:
-            _require_done(restored)
+        if store.written:
+            restore_others(connection, store, run, started)
         with LeaseHeld(connection, store, run, started, in_cluster=in_cluster, in_state=in_state) as held:
             if held.left is None:
-                if not written:
-                    store.mark_unwritten(run)
                 after = len(past.records)
-                journal = store.journal(run, after=after) if written else UnwrittenJournal(run, after=after)
-                return held.begin(journal, event, held.event, past=past)
-            announce(held.left, process)
-            restored = drive(repair(held, process.new_run(), started, written=written))
-        _require_done(restored)
+                if store.written:
+                    return held.begin(store.journal(run, after=after), event, past=past)
+                store.mark_unwritten(run)
+                return held.begin(UnwrittenJournal(run, after=after), event, past=past)
+            _restore_first(held, connection.process.new_run(), started)
 
 
-def restore_others(
-    connection: Connection, store: StateStore, run: str, started: RunStarted
-) -> RunState | None:
-    """Restore what another run than this one left; None when nothing is known to be left.
+def restore_others(connection: Connection, store: StateStore, run: str, started: RunStarted) -> bool:
+    """Restore what another run than this one left; False when nothing is known to be left.
 
     Raises:
         LeaseError: that run is alive.
+        RestoreFailed: it was not restored.
     """
     found = _record(connection, store, started)
     if found is None or found.debtor == run or _owes_nothing(found, store):
-        return None
+        return False
     repairing = connection.process.new_run()
     with LeaseHeld(connection, store, repairing, started) as held:
         if held.left is None:  # another process restored it in the meantime
-            return None
+            return False
         # Not announced before: until the lease is taken, that run may be alive.
-        announce(held.left, connection.process)
-        return drive(repair(held, repairing, started))
+        _restore_first(held, repairing, started)
+    return True
+
+
+def _restore_first(held: LeaseHeld, run: str, started: RunStarted) -> None:
+    """Say that another run's changes are restored first, and restore them, in a run of this id.
+
+    Raises:
+        RestoreFailed: they were not all restored.
+    """
+    left = held.left
+    assert left is not None  # noqa: S101  (the callers have looked)
+    # A run that took over carries the record on, so the record names that run's owner.
+    whose = "" if left.left_by else f" of {left.owner}"
+    held.connection.process.warn(
+        f"run {left.debtor}{whose} ended without restoring its changes: they are restored first"
+    )
+    restored = drive(repair(held, run, started))
+    if exit_code(restored) is not ExitCode.DONE:
+        raise RestoreFailed(restored)
 
 
 def release_dead(connection: Connection, store: StateStore, started: RunStarted) -> None:
@@ -321,9 +328,7 @@ UNSAID: Final = InService()
 """Decided by the playbook of the cluster file: the operator named no nodes."""
 
 
-def repair(
-    held: LeaseHeld, run: str, started: RunStarted, *, serving: InService = UNSAID, written: bool = True
-) -> Attempt:
+def repair(held: LeaseHeld, run: str, started: RunStarted, *, serving: InService = UNSAID) -> Attempt:
     """Begin a run that only restores what another run left, and closes that run.
 
     Args:
@@ -331,14 +336,13 @@ def repair(
         run: its id.
         started: how a run would begin here.
         serving: which of its nodes are in service already.
-        written: False keeps no journal.
 
     Raises:
         JournalError: the state cannot be written; nothing was changed.
     """
     assert held.left is not None  # noqa: S101  (see above)
     left, process, store = serving.less(held.left), held.connection.process, held.store
-    journal = _created(held, run, started) if written else UnwrittenJournal(run, after=0)
+    journal = _created(held, run, started)
     whose, playbook = left.hooks_of, started.policy.playbook
     if left.out_of_service and whose is not None and whose.playbook != playbook:
         process.warn(
@@ -348,32 +352,29 @@ def repair(
     begins, *others = from_record(left, replace(started, state=store.state))
 
     def close(state: RunState) -> None:
-        if state.outcome is Outcome.RESTORED and isinstance(journal, SqlJournal):
+        if state.outcome is Outcome.RESTORED and store.written:
             store.close_run(left.debtor, Outcome.RESTORED, process.now)
 
-    return held.begin(journal, begins, held.event, *others, then=close)
+    return held.begin(journal, begins, *others, then=close)
 
 
-def announce(left: LeaseRecord, process: Process) -> None:
-    """Say that another run's changes are restored first."""
-    # A run that took over carries the record on, so the record names that run's owner.
-    whose = "" if left.left_by else f" of {left.owner}"
-    process.warn(f"run {left.debtor}{whose} ended without restoring its changes: they are restored first")
-
-
-def _require_done(restored: RunState) -> None:
-    if exit_code(restored) is not ExitCode.DONE:
-        raise RestoreFailed(restored)
+def lease_in_state(store: StateStore, started: RunStarted) -> LeasePort:
+    """The lease in the state database; in memory where that cannot be written."""
+    lease = store.lease(started.cluster_uuid)
+    return lease if store.written else UnwrittenLease(lease)
 
 
 def _record(connection: Connection, store: StateStore, started: RunStarted) -> LeaseRecord | None:
+    """The record of the run that holds the cluster or has left changes; None if there is none to read."""
     in_cluster = started.policy.lease is LeasePlace.CLUSTER
     found = (connection.ports.lease if in_cluster else store.lease(started.cluster_uuid)).read()
     return found if isinstance(found, LeaseRecord) else None
 
 
-def _created(held: LeaseHeld, run: str, started: RunStarted) -> SqlJournal:
+def _created(held: LeaseHeld, run: str, started: RunStarted) -> RunJournal:
     """The journal of a new run, which is in the list of runs from its first event on."""
+    if not held.store.written:
+        return UnwrittenJournal(run, after=0)
     process = held.connection.process
     return held.store.create_run(
         RunEntry(

@@ -45,7 +45,6 @@ from orchestrator.runs.without_master import bring_master_back, nodes_to_start
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 from orchestrator.runtime.taking import LeaseGarbled, LeaseRefused, LeaseUnreachable
-from orchestrator.runtime.unwritten_lease import UnwrittenLease
 from orchestrator.view.progress import unrestored
 
 
@@ -100,30 +99,16 @@ def resume_run(
     return driven(lambda: next_attempt(connection, store, past, event))
 
 
-def restore_run(
-    connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
-) -> RunState:
-    """Restore what a run changed, from its journal. Arguments, what is returned and raised as `resume_run`.
-
-    Args:
-        connection: its cluster.
-        store: the state database that has the run.
-        past: the run.
-        written: False where the state can be read and not written.
-    """
+def restore_run(connection: Connection, store: StateStore, past: PastRun) -> RunState:
+    """Restore what a run changed, from its journal; arguments and the rest are as of `resume_run`."""
     require_same(connection.ports, past.entry.run, past.started)
     process = connection.process
     event = RestoreBegun(operator=process.operator, host=process.host, state=store.state)
-    return driven(lambda: next_attempt(connection, store, past, event, written=written))
+    return driven(lambda: next_attempt(connection, store, past, event))
 
 
 def next_attempt(
-    connection: Connection,
-    store: StateStore,
-    past: PastRun,
-    event: RunResumed | RestoreBegun,
-    *,
-    written: bool = True,
+    connection: Connection, store: StateStore, past: PastRun, event: RunResumed | RestoreBegun
 ) -> Attempt:
     """Begin the attempt that continues or restores a run. Its cluster is not checked.
 
@@ -132,7 +117,6 @@ def next_attempt(
         store: the state database that has the run.
         past: the run.
         event: with which the attempt begins: it says which of the two.
-        written: False where the state can be read and not written.
 
     Raises:
         NotRestored: the cluster refuses the credentials, and the run has changed settings, or nodes of it
@@ -153,7 +137,7 @@ def next_attempt(
     elif any(node.undo for node in past.state.nodes.values()):
         require_agreed(connection, store, past, to_restore)
     try:
-        return _with_master(connection, store, past, event, written=written)
+        return _with_master(connection, store, past, event)
     except LeaseRefused as refused:
         left = _left("resume" if resumes else "restore", past, refused)
         if left is None:
@@ -163,32 +147,25 @@ def next_attempt(
         if resumes or past.started.policy.lease is not LeasePlace.CLUSTER:
             raise  # for a restore: it was the lease in the state, and there is no other
         connection.process.warn(f"{error}: continuing with the lease in the state alone")
-        return take_up(connection, store, past, event, in_cluster=False, written=written)
+        return take_up(connection, store, past, event, in_cluster=False)
 
 
 def _with_master(
-    connection: Connection,
-    store: StateStore,
-    past: PastRun,
-    event: RunResumed | RestoreBegun,
-    *,
-    written: bool,
+    connection: Connection, store: StateStore, past: PastRun, event: RunResumed | RestoreBegun
 ) -> Attempt:
     """The next attempt of a run. Without a master, the nodes that it stopped are started first."""
-    started = past.started
     try:
-        return take_up(connection, store, past, event, written=written)
+        return take_up(connection, store, past, event)
     except LeaseGarbled:
         raise  # the cluster answers
     except LeaseUnreachable:
         restored = past.entry.outcome is Outcome.RESTORED  # perhaps by another run: not in its journal
         nodes = () if restored else nodes_to_start(past.state, event, at=connection.process.now)
-        if started.policy.lease is not LeasePlace.CLUSTER or not nodes:
+        if past.started.policy.lease is not LeasePlace.CLUSTER or not nodes:
             raise
-        in_state = None if written else UnwrittenLease(store.lease(started.cluster_uuid))
-        if not bring_master_back(connection, store, past.state, nodes, in_state=in_state):
+        if not bring_master_back(connection, store, past.state, nodes):
             raise
-    return take_up(connection, store, past, event, written=written)
+    return take_up(connection, store, past, event)
 
 
 def _left(verb: str, past: PastRun, refused: LeaseRefused) -> NotRestored | None:
@@ -234,13 +211,12 @@ def restore_meant(
     by_record = run is None and cluster is not None
     unnamed = run is None and cluster is None
     confirmed: list[str] = []
-    passed: list[RunPassed] = []
     if serving.anything and not by_record:
         raise UsageError(
             "--playbook and --in-service need --cluster: a run is restored with its original policy"
         )
 
-    def found(store: StateStore) -> RunEntry | None:
+    def found(store: StateStore) -> RunEntry | RunPassed | None:
         if run is None and not candidates(store.runs(), Wanted.RESTORE, cluster):
             return None
         try:
@@ -248,8 +224,7 @@ def restore_meant(
         except RunPassed as doubt:
             if not by_record:
                 raise
-            passed.append(doubt)  # the record in the cluster names the run whose changes are pending
-            return None
+            return doubt  # the record in the cluster names the run whose changes are pending
         if unnamed and entry.run not in confirmed:
             confirm(entry, store)
             confirmed.append(entry.run)
@@ -263,13 +238,13 @@ def restore_meant(
                 prepare_restore(connection, serving.playbook)
         with open_state(access) as store:
             entry = found(store)
-            if entry is None and by_record:
+            if by_record and not isinstance(entry, RunEntry):
                 with reach(None) as connection:
                     ended = restore_from_record(connection, store, serving)
-                if passed and isinstance(ended, NothingDriven):
-                    raise passed[0]
+                if entry is not None and isinstance(ended, NothingDriven):
+                    raise entry
                 return ended
-            if entry is None:
+            if not isinstance(entry, RunEntry):
                 return NothingDriven(code=ExitCode.DONE, message=nothing_to_restore(store))
             if entry.outcome in FINISHED:
                 message = f"run {entry.run} has nothing to restore: it ended {entry.outcome.value}"
@@ -282,14 +257,14 @@ def restore_meant(
     except JournalError as error:
         # Changes are restored even if that cannot be recorded.
         with open_state(Access.READ) as store:
-            entry = found(store)
-            if entry is None:
+            store.written, entry = False, found(store)
+            if not isinstance(entry, RunEntry):
                 elsewhere = "--state sqlite:///$HOME/empty.db restores what the record in the cluster lists"
                 raise JournalError(f"{error}; {elsewhere}" if by_record else str(error)) from error
             past = past_run_of(store, entry)
             with reach(past) as connection:
                 connection.process.warn(f"{error}: continuing without writing to it")
-                return restore_run(connection, store, past, written=False)
+                return restore_run(connection, store, past)
 
 
 def _restore_here(connection: Connection, store: StateStore, past: PastRun, serving: InService) -> RunState:

@@ -26,7 +26,7 @@ from orchestrator.model.observation import HostView, LeaseView, ServiceState
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Reading, Seconds, Unauthorized, Unknown
-from orchestrator.ports import HostPort, LeasePort
+from orchestrator.ports import HostPort
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runs.takeover import LeaseHeld
 from orchestrator.runtime.executor import Executor
@@ -75,12 +75,7 @@ def nodes_to_start(state: RunState, event: RunResumed | RestoreBegun, *, at: Ins
 
 
 def bring_master_back(
-    connection: Connection,
-    store: StateStore,
-    state: RunState,
-    nodes: Sequence[NodeName],
-    *,
-    in_state: LeasePort | None = None,
+    connection: Connection, store: StateStore, state: RunState, nodes: Sequence[NodeName]
 ) -> bool:
     """Start these nodes of a run and wait until the lease in the cluster can be read.
 
@@ -91,7 +86,6 @@ def bring_master_back(
         store: the state database that has the run.
         state: what the journal of the run leads to.
         nodes: `nodes_to_start`.
-        in_state: the lease in the state, where it is not taken as usual.
 
     Returns:
         False when nothing was sent: the lease can be read, or another run has used this state since.
@@ -106,7 +100,7 @@ def bring_master_back(
     if not isinstance(unread, Unknown):
         return False
     begun, process = state.begun, connection.process
-    with LeaseHeld(connection, store, state.run, begun, in_cluster=False, in_state=in_state) as held:
+    with LeaseHeld(connection, store, state.run, begun, in_cluster=False) as held:
         if held.taken.takeover:
             return False  # its record lists changes of another run: the next run with the lease restores them
         names = ", ".join(nodes)

@@ -90,7 +90,13 @@ class StateStore:
         journals: creates the journal of a run, like `SqlJournal`.
         state: the database as after `--state`, without a password; empty for the usual place.
         reports: the folder of the pages of its runs; None has none.
+
+    Attributes:
+        written: False where it can be read and not written: a restore holds its lease in memory then, and
+            keeps no journal.
     """
+
+    written = True
 
     def __init__(
         self,
