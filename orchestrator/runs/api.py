@@ -29,7 +29,7 @@ from orchestrator.runs.past_runs import Wanted, find_run, past_run_of
 from orchestrator.runs.prepare import Preparation, prepare
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runs.takeover import InService
-from orchestrator.runs.tuning import Maker, hosts_to_tune
+from orchestrator.runs.tuning import hosts_to_tune, make
 from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.signals import Asked
@@ -209,8 +209,8 @@ def tune(
     where.check_free()
     with connection.state(Access.WRITE) as store:
         operator = connection.process.operator
-        maker = Maker(where, wanted, store.ledger(where.cluster), operator=operator, stop=lambda: False)
-        making = maker.make(where.read(wanted))
+        ledger, found = store.ledger(where.cluster), where.read(wanted)
+        making = make(where, wanted, ledger, found, operator=operator, stop=lambda: False)
     yield from (one.event for one in making.made)
     if making.broken is not None:
         raise making.broken

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Event, Lock
 from typing import Final, Protocol
 
 from orchestrator.config.cluster import ClusterFile
@@ -316,65 +315,63 @@ def agreed(shown: Found, now: Found) -> Found:
     return kept
 
 
-class Maker:
-    """Makes the changes that hosts need; machines in parallel, the nodes of one machine one after the other.
+class _Begins:
+    """Whether a further change may begin: not after a signal, nor once the ledger could not be written.
+
+    Args:
+        stop: whether there was a signal.
+    """
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self._stop = stop
+        self.broken: JournalError | None = None
+
+    def __bool__(self) -> bool:
+        return self.broken is None and not self._stop()
+
+    def after(self, write: Callable[[], None]) -> bool:
+        """Write to the ledger; False, and no further change begins, if that fails."""
+        try:
+            write()
+        except JournalError as error:
+            self.broken = error
+            return False
+        return True
+
+
+def make(
+    where: TunedHosts,
+    profile: TuningProfile,
+    ledger: Ledger,
+    found: Found,
+    *,
+    operator: str,
+    stop: Callable[[], bool],
+) -> Making:
+    """Make the changes that hosts need; machines in parallel, the nodes of one machine one after the other.
 
     Args:
         where: the hosts.
         profile: for a second reading of machines with several nodes.
         ledger: written before each change.
+        found: the hosts as they were read.
         operator: for the ledger.
         stop: whether to begin nothing more.
     """
+    wanted = {node: states for node in found if (states := _drifted(found, node))}
+    begins = _Begins(stop)
 
-    def __init__(
-        self,
-        where: TunedHosts,
-        profile: TuningProfile,
-        ledger: Ledger,
-        *,
-        operator: str,
-        stop: Callable[[], bool],
-    ) -> None:
-        self._where, self._profile, self._ledger = where, profile, ledger
-        self._operator, self._stop = operator, stop
-        self._halt, self._lock = Event(), Lock()
-        self._left_out = 0
-        self._broken: JournalError | None = None
-
-    def make(self, found: Found) -> Making:
-        """Make all pending changes; after a signal or a failed ledger, no further one is begun."""
-        wanted = {node: states for node in found if (states := _drifted(found, node))}
-        work = {
-            nodes: partial(self._machine, {node: wanted[node] for node in nodes})
-            for nodes in self._where.by_machine(wanted)
-        }
-        results = in_parallel(work, timeout=NO_LIMIT)
-        made = sorted((one for some in results.values() for one in some), key=lambda one: one.node)
-        return Making(made=tuple(made), left_out=self._left_out, broken=self._broken)
-
-    def _machine(self, wanted: Mapping[NodeName, tuple[TunableState, ...]]) -> list[Made]:
-        """The nodes of one machine; each after the first is read again, for its host has changed since."""
+    def tune(node: NodeName, states: Sequence[TunableState]) -> list[Made]:
         done: list[Made] = []
-        for place, (node, states) in enumerate(wanted.items()):
-            if place == 0 or self._ends():
-                done += self._tune(node, states)
-                continue
-            again = self._where.port.tuning([node], self._profile)[node]
-            if isinstance(again, Unknown):
-                why = Refused(reason=again.reason)
-                done += [Made(node=node, state=state, result=why) for state in states]
-            else:
-                names = {state.tunable for state in states}
-                done += self._tune(node, [state for state in again.drifted if state.tunable in names])
-        return done
-
-    def _tune(self, node: NodeName, states: Sequence[TunableState]) -> list[Made]:
-        done: list[Made] = []
-        for place, state in enumerate(states):
-            if self._ends() or not self._recorded(node, state):
-                with self._lock:
-                    self._left_out += len(states) - place
+        for state in states:
+            planned = Tuning(
+                node=node,
+                tunable=state.tunable,
+                changes=state.changes,
+                operator=operator,
+                address=where.addresses.get(node, ""),
+            )
+            if not (begins and begins.after(partial(ledger.record, planned, where.clock.now()))):
                 break
             action = TuneHost(
                 node=node,
@@ -383,28 +380,30 @@ class Maker:
                 found=state.running,
                 wanted=state.wanted,
             )
-            done.append(Made(node=node, state=state, result=self._where.port.perform(action)))
+            done.append(Made(node=node, state=state, result=where.port.perform(action)))
         return done
 
-    def _recorded(self, node: NodeName, state: TunableState) -> bool:
-        """Commit the planned changes to the ledger; if that fails, nothing more is changed."""
-        tuning = Tuning(
-            node=node,
-            tunable=state.tunable,
-            changes=state.changes,
-            operator=self._operator,
-            address=self._where.addresses.get(node, ""),
-        )
-        try:
-            self._ledger.record(tuning, self._where.clock.now())
-        except JournalError as error:
-            self._broken = error
-            self._halt.set()
-            return False
-        return True
+    def work(nodes: Sequence[NodeName]) -> tuple[list[Made], int]:
+        """The nodes of one machine; each after the first is read again, for its host has changed since."""
+        done, left_out = list[Made](), 0
+        for place, node in enumerate(nodes):
+            states: Sequence[TunableState] = wanted[node]
+            if place > 0 and begins:
+                again = where.port.tuning([node], profile)[node]
+                if isinstance(again, Unknown):
+                    why = Refused(reason=again.reason)
+                    done += [Made(node=node, state=state, result=why) for state in states]
+                    continue
+                names = {state.tunable for state in states}
+                states = [state for state in again.drifted if state.tunable in names]
+            made = tune(node, states)
+            done, left_out = done + made, left_out + len(states) - len(made)
+        return done, left_out
 
-    def _ends(self) -> bool:
-        return self._stop() or self._halt.is_set()
+    machines = {nodes: partial(work, nodes) for nodes in where.by_machine(wanted)}
+    results = in_parallel(machines, timeout=NO_LIMIT).values()
+    made = sorted((one for some, _ in results for one in some), key=lambda one: one.node)
+    return Making(made=tuple(made), left_out=sum(left for _, left in results), broken=begins.broken)
 
 
 def _drifted(found: Found, node: NodeName) -> tuple[TunableState, ...]:
@@ -470,7 +469,7 @@ def undo(
     Returns:
         All subjects with their results; and why the ledger could not be written: then no more was undone.
     """
-    halt, broken = Event(), list[JournalError]()
+    begins = _Begins(stop)
     by_node: dict[NodeName, list[Debt]] = {}
     for debt in debts:
         by_node.setdefault(debt.node, []).append(debt)
@@ -480,20 +479,15 @@ def undo(
         ranks = [rank(debt.owed.wrote[0]) for debt in of_machine if isinstance(debt.stands, Ours)]
         lowest = min(ranks, default=0)
         for debt in of_machine:
-            result: ActionResult | None = None
-            if not (stop() or halt.is_set()):
-                result = _undo(where.port, debt, set_anew=lowest < rank(debt.owed.wrote[0]))
+            set_anew = lowest < rank(debt.owed.wrote[0])
+            result = _undo(where.port, debt, set_anew=set_anew) if begins else None
             if isinstance(result, Done):
-                try:
-                    ledger.undone(debt.owed, operator=operator, at=where.clock.now())
-                except JournalError as error:
-                    broken.append(error)
-                    halt.set()
+                begins.after(partial(ledger.undone, debt.owed, operator=operator, at=where.clock.now()))
             done.append(Undone(debt=debt, result=result))
         return done
 
     results = in_parallel({node: partial(work, some) for node, some in by_node.items()}, timeout=NO_LIMIT)
-    return [one for node in by_node for one in results[node]], next(iter(broken), None)
+    return [one for node in by_node for one in results[node]], begins.broken
 
 
 def _undo(port: TuningPort, debt: Debt, *, set_anew: bool) -> ActionResult | None:

@@ -27,7 +27,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.runs.tuning import Maker, TunedHosts, agreed
+from orchestrator.runs.tuning import TunedHosts, agreed, make
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access, empty_engine
 from orchestrator.runtime.ledger import Ledger, Tuning
@@ -314,8 +314,7 @@ def test_a_ledger_that_fails_in_the_middle_ends_it(one: Bench) -> None:
             one.ledger.record(tuning, at)
 
     full = Full(one.ledger._engine, "prod")
-    maker = Maker(one.where, PROFILE, full, operator="anna", stop=lambda: False)
-    making = maker.make(one.where.read(PROFILE))
+    making = make(one.where, PROFILE, full, one.where.read(PROFILE), operator="anna", stop=lambda: False)
     assert [each.state.tunable for each in making.made] == [SWAP]
     assert (making.left_out, str(making.broken)) == (2, "no space is left")
     with pytest.raises(JournalError, match="no space"):

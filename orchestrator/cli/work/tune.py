@@ -27,7 +27,6 @@ from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.tuning import (
     Debt,
     Made,
-    Maker,
     Making,
     Owed,
     TunedHosts,
@@ -35,6 +34,7 @@ from orchestrator.runs.tuning import (
     agreed,
     hosts_to_tune,
     look,
+    make,
     selected,
     still_agreed,
     undo,
@@ -219,8 +219,7 @@ def apply(
         found = agreed(found, where.read(profile))
     ledger = open_ledger()
     with _signals(f"a change may be half made. {_undo(where)}", context) as signals:
-        maker = Maker(where, profile, ledger, operator=operator, stop=signals.interrupted)
-        making = maker.make(found)
+        making = make(where, profile, ledger, found, operator=operator, stop=signals.interrupted)
         interrupted = signals.interrupted()
     tell(making, context)
     if making.broken is not None:

@@ -14,7 +14,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import BOOT, HostTuning, Verdict
-from orchestrator.runs.tuning import Maker, TunedHosts, Undone, look, selected, undo
+from orchestrator.runs.tuning import TunedHosts, Undone, look, make, selected, undo
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger
@@ -61,8 +61,8 @@ class Cluster:
         return cls(where=where, ledger=store.ledger(name), port=port)
 
     def apply(self) -> None:
-        maker = Maker(self.where, PROFILE, self.ledger, operator="anna", stop=lambda: False)
-        made = maker.make(self.where.read(PROFILE))
+        found = self.where.read(PROFILE)
+        made = make(self.where, PROFILE, self.ledger, found, operator="anna", stop=lambda: False)
         assert made.broken is None
         assert [one for one in made.made if one.failed] == []
 

@@ -22,7 +22,7 @@ from orchestrator.model.tuning import (
     TunedChange,
     TuningProfile,
 )
-from orchestrator.runs.tuning import Maker, TunedHosts, look, undo
+from orchestrator.runs.tuning import TunedHosts, look, make, undo
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger, Tuning
@@ -133,8 +133,8 @@ class Scene:
     def apply(self, wanted: TuningProfile = PROFILE) -> None:
         where = self.where()
         try:
-            maker = Maker(where, wanted, self.ledger, operator="anna", stop=self.died)
-            made = maker.make(where.read(wanted))
+            found = where.read(wanted)
+            made = make(where, wanted, self.ledger, found, operator="anna", stop=self.died)
             assert made.broken is None
             assert self.died() or not [one for one in made.made if one.failed], made
         finally:
