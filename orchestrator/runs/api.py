@@ -6,7 +6,7 @@ Exceptions are those of `orchestrator.errors`. The outcome of a run is no except
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -32,7 +32,6 @@ from orchestrator.runs.takeover import InService
 from orchestrator.runs.tuning import hosts_to_tune, make
 from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.signals import Asked
 from orchestrator.view.progress import NOTHING_SEEN
 from orchestrator.view.summary import Summary, summary
 
@@ -253,10 +252,11 @@ class Run(Iterator[Item]):
     def __init__(
         self, connection: Connection, work: Callable[[Connection], RunState | NothingDriven]
     ) -> None:
-        self._asked, self._queue = _Asked(connection.process.wake), _Queue(connection.process.clock)
+        self._request, self._lock = Request.NONE, Lock()
+        self._queue = _Queue(connection.process.clock)
         process = replace(
             connection.process,
-            requests=self._asked.during,
+            requests=lambda _state: nullcontext(lambda: (self._request, "the program that began it")),
             reporter=lambda _watched: nullcontext(self._queue.attempt()),
         )
         self._connection, self._work = replace(connection, process=process), work
@@ -288,11 +288,11 @@ class Run(Iterator[Item]):
 
     def pause(self) -> None:
         """Ask the run to finish its current wave and then pause."""
-        self._asked.ask(Request.PAUSE)
+        self._ask(Request.PAUSE)
 
     def stop(self) -> None:
         """Ask the run to start what is down, restore settings and end."""
-        self._asked.ask(Request.STOP)
+        self._ask(Request.STOP)
 
     def close(self) -> None:
         """Stop the run, if it is under way, and wait for its end. What was not read is in the journal.
@@ -321,6 +321,12 @@ class Run(Iterator[Item]):
                 raise
             error.add_note(f"the run itself ended with {type(own).__name__}: {own}")
 
+    def _ask(self, request: Request) -> None:
+        """Ask, from any thread; a weaker request does not replace a stronger one."""
+        with self._lock:
+            self._request = max(self._request, request)
+        self._connection.process.wake()
+
     def _run(self) -> None:
         last: Summary | BaseException
         try:
@@ -334,25 +340,6 @@ class Run(Iterator[Item]):
         if found is None:
             raise SafetyViolation("the run ended without an outcome")
         return found
-
-
-class _Asked:
-    """`Requests` of the program that reads a run, from any of its threads."""
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake, self._request, self._lock = wake, Request.NONE, Lock()
-
-    def ask(self, request: Request) -> None:
-        """Ask; a weaker request does not replace a stronger one."""
-        with self._lock:
-            self._request = max(self._request, request)
-        self._wake()
-
-    @contextmanager
-    def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
-        """It may ask at any time."""
-        del state
-        yield lambda: (self._request, "the program that began it")
 
 
 class _Queue:

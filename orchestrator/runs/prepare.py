@@ -228,7 +228,7 @@ class Preparation:
         other = sorted(set(now.nodes) ^ set(before.nodes))
         if before.planned and other:
             raise _mismatch(
-                first.view.name, f"the restored settings bring {', '.join(other)} into the selection"
+                fresh.cluster, f"the restored settings bring {', '.join(other)} into the selection"
             )
         return now
 
@@ -246,11 +246,11 @@ def prepare(connection: Connection, source: PolicySource, *, restarts: bool = Tr
     """
     connection.ports.require_secrets(source.secrets)
     require_surroundings(connection, source.build(None).playbook)
-    first = _first_reading(connection)
-    prepared = _prepared(connection, first, source.build(len(first.view.nodes)), restarts=restarts)
+    view, settings = first = _first_reading(connection)
+    prepared = _prepared(connection, first, source.build(len(view.nodes)), restarts=restarts)
     _warn_of_endpoints(connection)
     if restarts:
-        require_zones(first.view, first.settings, prepared.started.policy, connection.ports.source)
+        require_zones(view, settings, prepared.started.policy, connection.ports.source)
         require_names(prepared.started.policy, prepared.started.nodes)
     return prepared
 
@@ -267,15 +267,15 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
         raise _mismatch(ports.name, changed)
     ports.require_secrets(secrets_of(saved.policy))
     require_surroundings(connection, saved.policy.playbook)
-    first = _first_reading(connection)
-    if unknown := [name for name in saved.nodes if name not in first.view.members]:
-        raise _mismatch(first.view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
+    view, _ = first = _first_reading(connection)
+    if unknown := [name for name in saved.nodes if name not in view.members]:
+        raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
     require_names(saved.policy, saved.nodes)
     prepared = _prepared(connection, first, saved.policy)
     _warn_of_endpoints(connection)
     now = prepared.plan()
     if now.fingerprint != saved.fingerprint:
-        raise _mismatch(first.view.name, saved.differs_from(now))
+        raise _mismatch(view.name, saved.differs_from(now))
     return prepared, now
 
 
@@ -291,7 +291,7 @@ def prepare_restore(connection: Connection, playbook: str | None) -> RunStarted:
     """
     source = connection.ports.policy(playbook, Overrides())
     first = _first_reading(connection)
-    return _prepared(connection, first, source.build(len(first.view.nodes))).started
+    return _prepared(connection, first, source.build(len(first[0].nodes))).started
 
 
 def _warn_of_endpoints(connection: Connection) -> None:
@@ -314,12 +314,7 @@ def _mismatch(cluster: str, why: str) -> PlanMismatch:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _First:
-    """The first reading."""
-
-    view: ClusterView
-    settings: Reading[SettingsView]
+_First = tuple[ClusterView, Reading[SettingsView]]
 
 
 def _first_reading(connection: Connection) -> _First:
@@ -340,7 +335,7 @@ def _first_reading(connection: Connection) -> _First:
         waiting = True
         process.clock.wait(1.0)
     try:
-        return _First(view=require_cluster(read.cluster, ports.name, ports.source), settings=read.settings)
+        return require_cluster(read.cluster, ports.name, ports.source), read.settings
     except UsageError as error:
         if not isinstance(read.cluster, Unknown):
             raise
@@ -369,7 +364,7 @@ def _stopped_here(connection: Connection) -> str:
 def _prepared(connection: Connection, first: _First, policy: Policy, *, restarts: bool = True) -> Preparation:
     """How a run with this policy would begin, with warnings of what is odd."""
     prepared = _started(connection, first, policy, restarts=restarts)
-    process, ports, view = connection.process, connection.ports, first.view
+    process, ports, view = connection.process, connection.ports, prepared.view
     unknown = undated(view, policy.selection, prepared.started.policy.zone_attribute)
     if unknown:
         process.warn(
@@ -382,10 +377,10 @@ def _prepared(connection: Connection, first: _First, policy: Policy, *, restarts
 
 def _started(connection: Connection, first: _First, policy: Policy, *, restarts: bool) -> Preparation:
     """How a run with this policy would begin."""
-    view = first.view
+    view, settings = first
     started = start_of(
         view,
-        first.settings,
+        settings,
         policy,
         operator=connection.process.operator,
         host=connection.process.host,

@@ -36,7 +36,6 @@ from orchestrator.runs import (
     restore,
     resume,
 )
-from orchestrator.runs.api import _Asked
 from orchestrator.runs.connection import ClusterPorts, PolicySource, Watched
 from orchestrator.runs.prepare import prepare
 from orchestrator.runs.unfinished import NothingDriven, restore_meant
@@ -140,7 +139,7 @@ def held_until_asked(of: Simulation, run: Run) -> None:
     """Let no time pass in the simulation, once the run is at work, before a request has come."""
 
     def wait() -> None:
-        while run._asked._request is Request.NONE:
+        while run._request is Request.NONE:
             time.sleep(0.001)
 
     of.world.agenda.after(5.0, wait)
@@ -234,8 +233,9 @@ def test_an_error_after_a_run_was_left_is_raised_by_the_block() -> None:
 
 
 def test_a_stronger_request_that_comes_at_the_same_time_counts() -> None:
-    asked = _Asked(lambda: None)
-    stop = threading.Thread(target=lambda: asked.ask(Request.STOP))
+    with begun().connect() as connection:
+        run = restart(connection)
+    stop = threading.Thread(target=run.stop)
 
     class Slow(int):
         """A request that is compared while another one comes."""
@@ -245,10 +245,9 @@ def test_a_stronger_request_that_comes_at_the_same_time_counts() -> None:
             stop.join(0.2)
             return super().__gt__(other)
 
-    asked.ask(Slow(Request.PAUSE))
+    run._ask(cast("Request", Slow(Request.PAUSE)))
     stop.join()
-    with asked.during(lambda: None) as said:
-        assert said()[0] is Request.STOP
+    assert run._request is Request.STOP
 
 
 def test_a_run_pauses_when_the_program_that_reads_it_asks() -> None:
