@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
@@ -48,6 +48,8 @@ from orchestrator.runtime.taking import Terms
 from orchestrator.stores.elasticsearch.endpoints import OnlyThrough
 from orchestrator.view.progress import Seen
 from orchestrator.view.reporters import Reporters
+
+_T = TypeVar("_T")
 
 RunJournal = SqlJournal | UnwrittenJournal
 Agrees = Callable[[Sequence[str]], bool]
@@ -332,11 +334,21 @@ class Connection:
         Raises:
             JournalError: the ledger cannot be read.
         """
+        return self.recorded(
+            lambda store: [one.subject for one in store.ledger(self.ports.name).owed().get(node, ())], []
+        )
+
+    def recorded(self, read: Callable[[StateStore], _T], otherwise: _T) -> _T:
+        """What the state has; `otherwise` where there is no state yet.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
         try:
             with self.state(Access.READ) as store:
-                return [one.subject for one in store.ledger(self.ports.name).owed().get(node, ())]
+                return read(store)
         except StateMissing:
-            return ()
+            return otherwise
 
     def close(self) -> None:
         """Close every connection to the cluster and its hosts. A run that is under way ends first."""

@@ -20,7 +20,7 @@ from orchestrator.errors import JournalError, OrchestratorError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import GateClosed, Record, RunStarted
 from orchestrator.model.gate import alert_name
-from orchestrator.model.observation import Look
+from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
@@ -28,7 +28,6 @@ from orchestrator.owners import verdict_on
 from orchestrator.ports import ClusterReadings
 from orchestrator.runs.comparison import differences, leaves
 from orchestrator.runs.connection import ClusterPorts, Connection
-from orchestrator.runs.selection import require_answers_as
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_gone
 from orchestrator.runtime.store import FINISHED, OWING, RunEntry, StateMissing, StateStore
@@ -304,6 +303,30 @@ class PastRun:
         """Its nodes that failed."""
         return tuple(node.name for node in self.state.nodes_in(NodePhase.FAILED))
 
+    def require_same(self, ports: ClusterPorts, read: Reading[ClusterView]) -> None:
+        """Refuse a cluster other than the run's own. A cluster that cannot be read may be the same.
+
+        Args:
+            ports: of the cluster as its file is now.
+            read: what answers at its endpoints.
+
+        Raises:
+            UsageError: the file names another cluster, or another one answers at its endpoints.
+        """
+        name, uuid = self.started.cluster, self.started.cluster_uuid
+        began = f"run {self.entry.run} began on cluster {name!r}"
+        if ports.name != name:
+            raise UsageError(f"{ports.source}: `name` is {ports.name!r}, and {began}; correct `name`")
+        if isinstance(read, Unknown) or read.master is None:
+            return
+        if read.name != name:
+            raise UsageError(f"{ports.source}: {read.name!r} answers at its endpoints, and {began}")
+        if uuid and read.uuid != uuid:
+            raise UsageError(
+                f"{ports.source}: a cluster of that name and of uuid {read.uuid} answers at its endpoints, "
+                f"and {began} of uuid {uuid}; correct `endpoints`"
+            )
+
     def require_nodes(self, skipped: Sequence[str]) -> tuple[NodeName, ...]:
         """Names of nodes to skip.
 
@@ -454,7 +477,7 @@ def read_now(past: PastRun, reach: Callable[[], ClusterPorts], at: Instant) -> R
 def _read(past: PastRun, reach: Callable[[], ClusterPorts]) -> Reading[ClusterReadings]:
     with closing(reach()) as ports:
         readings = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
-        require_answers_as(ports, readings.cluster, past.entry.run, past.started)
+        past.require_same(ports, readings.cluster)
         if isinstance(readings.cluster, Unknown) and isinstance(readings.settings, Unknown):
             return readings.cluster
         return readings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -149,9 +148,7 @@ class Preparation:
     def _lease_record(self) -> LeaseRecord | Unknown | None:
         if self.started.policy.lease is LeasePlace.CLUSTER:
             return self.connection.ports.lease.read()
-        with suppress(StateMissing), self.connection.state(Access.READ) as store:
-            return store.lease(self.started.cluster_uuid).read()
-        return None
+        return self.connection.recorded(lambda store: store.lease(self.started.cluster_uuid).read(), None)
 
     def half_done(self) -> str | None:
         """A note that the last run on this cluster can be resumed: a new run restarts its nodes once more."""

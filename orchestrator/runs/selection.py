@@ -19,7 +19,7 @@ from orchestrator.kinds import kind_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.merging import BulkView, LoaderLeftover, Resolution, ResolvedIndex
-from orchestrator.model.observation import ClusterView, Look, SettingsView
+from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.policy import (
     DueFor,
     HostChanges,
@@ -29,9 +29,7 @@ from orchestrator.model.policy import (
     reasons,
 )
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runs.connection import ClusterPorts, Connection
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.store import StateMissing
+from orchestrator.runs.connection import Connection
 from orchestrator.view.text import counted, listed, stamp_seconds
 
 
@@ -65,38 +63,6 @@ def require_cluster(read: Reading[ClusterView], name: str, file: str) -> Cluster
             "correct `name` or `endpoints`"
         )
     return read
-
-
-def require_same(ports: ClusterPorts, run: str, started: RunStarted) -> None:
-    """Refuse a cluster other than the run's own. A cluster that cannot be read may be the same.
-
-    Args:
-        ports: of the cluster as its file is now.
-        run: the run's id.
-        started: how it began.
-
-    Raises:
-        UsageError: the file names another cluster, or another one answers at its endpoints.
-    """
-    require_answers_as(ports, ports.cluster.observe({Look.CLUSTER}).cluster, run, started)
-
-
-def require_answers_as(
-    ports: ClusterPorts, read: Reading[ClusterView], run: str, started: RunStarted
-) -> None:
-    """The same by a reading that was done already; raises what `require_same` raises."""
-    began = f"run {run} began on cluster {started.cluster!r}"
-    if ports.name != started.cluster:
-        raise UsageError(f"{ports.source}: `name` is {ports.name!r}, and {began}; correct `name`")
-    if isinstance(read, Unknown) or read.master is None:
-        return
-    if read.name != started.cluster:
-        raise UsageError(f"{ports.source}: {read.name!r} answers at its endpoints, and {began}")
-    if started.cluster_uuid and read.uuid != started.cluster_uuid:
-        raise UsageError(
-            f"{ports.source}: a cluster of that name and of uuid {read.uuid} answers at its endpoints, and "
-            f"{began} of uuid {started.cluster_uuid}; correct `endpoints`"
-        )
 
 
 def require_zones(view: ClusterView, settings: Reading[SettingsView], policy: Policy, file: str) -> None:
@@ -365,7 +331,9 @@ def find_bulk_indices(
         )
     if not bulk.indices:
         raise UsageError(f"{_names(chosen)} went away while it was looked at; nothing was changed")
-    past = _past_merges(connection, view.uuid, bulk)
+    past = connection.recorded(
+        lambda store: store.merges(view.uuid, tuple(bulk.indices)), PastMerges()
+    )  # empty before the first run
     targets = merge_targets(bulk, policy, past)
     left = leftovers(bulk, policy.put_right, view)
     nodes = nodes_due(started.nodes, view, targets, past, left) if restarts else ()
@@ -376,15 +344,6 @@ def find_bulk_indices(
         restarts=restarts,
         recorded=bool(past.ended),
     )
-
-
-def _past_merges(connection: Connection, uuid: str, bulk: BulkView) -> PastMerges:
-    """What earlier runs merged; empty before the first run."""
-    try:
-        with connection.state(Access.READ) as store:
-            return store.merges(uuid, tuple(bulk.indices))
-    except StateMissing:
-        return PastMerges()
 
 
 def require_open(found: Resolution, patterns: Sequence[str], cluster: str) -> tuple[ResolvedIndex, ...]:

@@ -27,9 +27,8 @@ from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runs.from_file import FilePorts, Members
 from orchestrator.runs.reach import host_settings
-from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
-from orchestrator.runtime.store import StateMissing, StateStore
+from orchestrator.runtime.store import StateStore
 
 NEEDS_RESTART: Final = "a running service needs a restart"
 
@@ -202,11 +201,7 @@ def _check_free(connection: Connection, uuid: str | None) -> None:
         JournalError: the leases cannot be read.
     """
     name = connection.ports.name
-    try:
-        with connection.state(Access.READ) as store:
-            records = _leases(store, name, uuid)
-    except StateMissing:
-        records = []
+    records = connection.recorded(lambda store: _leases(store, name, uuid), list[LeaseRecord]())
     if uuid is not None:
         there = connection.ports.lease.read()
         if isinstance(there, Unknown):

@@ -39,7 +39,6 @@ from orchestrator.runs.past_runs import (
     to_resume,
 )
 from orchestrator.runs.prepare import prepare_restore
-from orchestrator.runs.selection import require_same
 from orchestrator.runs.takeover import UNSAID, InService, LeaseHeld, repair, take_up
 from orchestrator.runs.without_master import bring_master_back, nodes_to_start
 from orchestrator.runtime.database import Access
@@ -87,7 +86,7 @@ def resume_run(
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written.
     """
-    require_same(connection.ports, past.entry.run, past.started)
+    past.require_same(connection.ports, connection.ports.cluster.observe({Look.CLUSTER}).cluster)
     event = RunResumed(
         operator=connection.process.operator,
         host=connection.process.host,
@@ -101,7 +100,7 @@ def resume_run(
 
 def restore_run(connection: Connection, store: StateStore, past: PastRun) -> RunState:
     """Restore what a run changed, from its journal; arguments and the rest are as of `resume_run`."""
-    require_same(connection.ports, past.entry.run, past.started)
+    past.require_same(connection.ports, connection.ports.cluster.observe({Look.CLUSTER}).cluster)
     process = connection.process
     event = RestoreBegun(operator=process.operator, host=process.host, state=store.state)
     return driven(lambda: next_attempt(connection, store, past, event))
