@@ -278,10 +278,14 @@ class PastRun:
     """A run as the state records it."""
 
     entry: RunEntry
-    started: RunStarted  # how it began
     records: tuple[Record, ...]
     state: RunState  # what its journal leads to
     shared: bool = False  # whether others can write the state that it is from
+
+    @property
+    def started(self) -> RunStarted:
+        """How it began."""
+        return self.state.begun
 
     @property
     def cluster_file(self) -> str:
@@ -361,16 +365,9 @@ def past_run_of(store: StateStore, entry: RunEntry) -> PastRun:
         JournalError: its journal cannot be read, or it never began.
     """
     records = store.replay(entry.run)
-    started = next((record.event for record in records if isinstance(record.event, RunStarted)), None)
-    if started is None:
+    if not any(isinstance(record.event, RunStarted) for record in records):
         raise JournalError(f"run {entry.run} was killed before it began: there is nothing to resume")
-    return PastRun(
-        entry=entry,
-        started=started,
-        records=records,
-        state=replay(entry.run, records),
-        shared=store.shared,
-    )
+    return PastRun(entry=entry, records=records, state=replay(entry.run, records), shared=store.shared)
 
 
 Parts = Callable[[Policy], Mapping[str, object]]

@@ -57,7 +57,7 @@ def _show(
     restored = entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED
     alive = False if gone else (provably_alive(entry.process) or None)
     if records[-1].sequence != after or clear or gone:
-        past = PastRun(entry=entry, started=state.begun, records=records, state=state, shared=store.shared)
+        past = PastRun(entry=entry, records=records, state=state, shared=store.shared)
         unwritten = store.is_unwritten(entry.run)
         over = gone or unwritten or state.phase is Phase.ENDED
         compared = over and not restored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.engine.state import NOT_BEGUN, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.errors import UsageError
 from orchestrator.model.event import GateClosed, Record
 from orchestrator.runs.past_runs import PastRun
@@ -15,7 +15,7 @@ DISK = 'DiskFull{instance="es1"}'
 
 def _run(*closed: GateClosed) -> PastRun:
     records = tuple(Record(run=RUN, sequence=n, at=1.0, event=event) for n, event in enumerate(closed))
-    return PastRun(entry=entry(RUN, "b/1/2/3"), started=NOT_BEGUN, records=records, state=RunState(run=RUN))
+    return PastRun(entry=entry(RUN, "b/1/2/3"), records=records, state=RunState(run=RUN))
 
 
 def _closed(count: int, *subjects: str) -> GateClosed:
