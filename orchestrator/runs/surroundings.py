@@ -19,7 +19,6 @@ from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Event, NotNotified, Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, Policy
-from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.codec import decode_event
 from orchestrator.runtime.database import Access
@@ -41,25 +40,16 @@ def surrounded(connection: Connection, policy: Policy, run: str, past: Sequence[
         run: its id.
         past: records of earlier attempts.
     """
-    process = connection.process
     try:
         found = connection.ports.around(policy.playbook)
     except OrchestratorError as error:
-        process.warn(f"no messages are sent: {error}")
+        connection.process.warn(f"no messages are sent: {error}")
         return None
     if found is None:
         return None
     around, context = found
     context = replace(context, cluster=connection.ports.name, run=run)
-    return Surrounded(
-        around,
-        context,
-        past=past,
-        kind=policy.kind,
-        clock=process.clock,
-        last_success=_last_success(connection) if around.textfile else None,
-        warn=process.warn,
-    )
+    return Surrounded(connection, around, context, kind=policy.kind, past=past)
 
 
 def last_success(runs: Iterable[RunEntry]) -> float | None:
@@ -91,33 +81,31 @@ class Surrounded:
     """A `Reporter` and `Surroundings`.
 
     Args:
+        connection: its cluster.
         around: from its files.
         context: what messages need of the program.
-        past: records of earlier attempts.
         kind: kind of cluster, which has its own words.
-        clock: of the run.
-        last_success: when a run of the cluster was last done; None if that is not known.
-        warn: shows a warning.
+        past: records of earlier attempts.
     """
 
     def __init__(
         self,
+        connection: Connection,
         around: Around,
         context: RunContext,
         *,
-        past: Sequence[Record],
         kind: Kind,
-        clock: Clock,
-        last_success: float | None,
-        warn: Callable[[str], None],
+        past: Sequence[Record],
     ) -> None:
-        self._clock, self._warn = clock, warn
+        self._clock, self._warn = connection.process.clock, connection.process.warn
         self._feed = Feed(kind, past)
         self._lost: list[NotNotified] = []
         self._beside: Beside | None = None
 
         def begin() -> None:
-            self._beside = Beside(around, context, self._seen(past), now=clock.now, last_success=last_success)
+            last = _last_success(connection) if around.textfile else None
+            now, seen = self._clock.now, self._seen(past)
+            self._beside = Beside(around, context, seen, now=now, last_success=last)
 
         self._safely(begin)
 
