@@ -134,6 +134,7 @@ class Members:
 
     addresses: Mapping[NodeName, str]  # by node; empty if unknown
     uuid: str | None = None  # the cluster's; None without a cluster, or where it could not be read
+    unread: Unknown | None = None  # why the cluster could not be read
 
 
 class FilePorts(ClusterPorts):
@@ -387,8 +388,8 @@ class FilePorts(ClusterPorts):
         """What runs commands on the machines of a Riak cluster."""
         return HostRunner(lambda node: self.hosts({node: self._address(node)}))
 
-    def known_members(self, known: Mapping[NodeName, str] | None = None) -> tuple[Members, Unknown | None]:
-        """The nodes of the cluster; where it cannot be read, those that the file names, and why not.
+    def known_members(self, known: Mapping[NodeName, str] | None = None) -> Members:
+        """The nodes of the cluster; where it cannot be read or there is none, those that the file names.
 
         Args:
             known: nodes that are known from elsewhere, with their addresses.
@@ -397,32 +398,23 @@ class FilePorts(ClusterPorts):
             UsageError: another cluster answers at the endpoints.
             ConfigError: a file or secret that the connection needs is missing.
         """
-        known, read = known or {}, self._read_members()
-        if isinstance(read, Unknown):
-            named = {NodeName(name): address for name, address in self.file.named_nodes().items()}
-            named = {node: address or known.get(node, "") for node, address in named.items()}
-            return Members(addresses={**known, **named}), read
-        addresses = {**known, **read.addresses}
+        known, uuid = known or {}, None
+        found: Mapping[NodeName, str] = {
+            NodeName(name): address for name, address in self.file.named_nodes().items()
+        }
+        if isinstance(self.file, ClusterFile):
+            read = self.cluster.observe({Look.CLUSTER}).cluster
+            if isinstance(read, Unknown):
+                found = {node: address or known.get(node, "") for node, address in found.items()}
+                return Members(addresses={**known, **found}, unread=read)
+            view = require_cluster(read, self.file.spec.name, str(self.file.path))
+            found, uuid = self.members(view), view.uuid
+        else:
+            self.file.check_files()
+        addresses = {**known, **found}
         for warning in self.file.overrides_without_node(addresses):
             self._files.warn(warning)
-        return replace(read, addresses=addresses), None
-
-    def _read_members(self) -> Reading[Members]:
-        """The nodes of the cluster; of a file of hosts without one, its hosts.
-
-        Raises:
-            UsageError: another cluster answers at the endpoints.
-            ConfigError: a file or secret that the connection needs is missing.
-        """
-        if not isinstance(self.file, ClusterFile):
-            self.file.check_files()
-            named = self.file.named_nodes()
-            return Members(addresses={NodeName(name): address for name, address in named.items()})
-        read = self.cluster.observe({Look.CLUSTER}).cluster
-        if isinstance(read, Unknown):
-            return read
-        view = require_cluster(read, self.file.spec.name, str(self.file.path))
-        return Members(addresses=self.members(view), uuid=view.uuid)
+        return Members(addresses=addresses, uuid=uuid)
 
     def zones(self) -> Reading[Mapping[NodeName, str]]:
         """The zone of each node that has one; of hosts without a cluster, their groups."""

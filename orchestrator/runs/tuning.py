@@ -172,7 +172,8 @@ def in_zone(ports: FilePorts, nodes: Collection[NodeName], zone: str | None) -> 
 def _members(ports: FilePorts, process: Process, known: Mapping[NodeName, str]) -> Members:
     """From the cluster; where it cannot be read or there is none, from its file: hosts are tuned anyway."""
     file = ports.file
-    members, unread = ports.known_members(known)
+    members = ports.known_members(known)
+    unread = members.unread
     if unread is None:
         return members
     if not members.addresses:

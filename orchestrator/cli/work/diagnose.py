@@ -148,7 +148,8 @@ def _addresses(ports: FilePorts, context: Context) -> Mapping[NodeName, str]:
     Raises:
         UsageError: it is another cluster, or it does not answer and the file lists no host.
     """
-    members, unread = ports.known_members()
+    members = ports.known_members()
+    unread = members.unread
     if unread is None:
         return members.addresses
     named = {node: address for node, address in members.addresses.items() if address}
