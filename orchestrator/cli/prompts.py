@@ -96,7 +96,7 @@ def request(
     """Write a request into the state, where the run finds it. Returns the exit code."""
     context = context_of(output)
     name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.GO_ON) as store:
+    with context.state(state, Access.CONTINUE) as store:
         entry = find_run(store, Wanted.REQUEST, run=run, cluster=name)
         if run is None and name is None:
             confirm_run(wanted.name.lower(), entry, store, context, yes=yes)

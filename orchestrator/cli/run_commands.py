@@ -207,7 +207,7 @@ def resume(
 
     context = context_of(output)
     file = context.cluster(cluster) if cluster else None
-    with context.state(state, Access.GO_ON) as store:
+    with context.state(state, Access.CONTINUE) as store:
         entry = find_run(store, Wanted.RESUME, run=run, cluster=file.spec.name if file else None)
         if entry.outcome is Outcome.DONE:
             message = f"run {entry.run} is over: it ended done, so there is nothing to resume"

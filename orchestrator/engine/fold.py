@@ -72,7 +72,7 @@ from orchestrator.model.phase import (
     Work,
 )
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.reading import Instant
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.work_event import (
     HandoffLeftWaiting,
@@ -158,8 +158,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case NotHastened(nodes=nodes, why=why):
             unhastened = {**state.unhastened, **dict.fromkeys(nodes, why)}
             return replace(state, unhastened=unhastened, in_phase=replace(state.in_phase, usual_pace=True))
-        case ev.StoodStill(seconds=seconds):
-            return _stood_still(state, seconds, at)
+        case ev.StoodStill():
+            return _stood_still(state, event, at)
         case WaveGaveWay():
             return state.with_room()
         case Overlapping():
@@ -270,13 +270,14 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
     return replace(state, process=replace(state.process, called_off_since=since))
 
 
-def _stood_still(state: RunState, seconds: Seconds, at: Instant) -> RunState:
+def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
     """So much does not count. After a long standstill, what was known by watching begins again (`clock`)."""
-    process = replace(state.process, clock=state.process.clock.paused(at, seconds))
-    if seconds <= STANDSTILL_SECONDS:
+    read = at if event.read is None else event.read
+    process = replace(state.process, clock=state.process.clock.paused(read, event.seconds))
+    if event.seconds <= STANDSTILL_SECONDS:
         return replace(state, process=process)
     absent = {name: Absence(since=at, readings=0) for name in process.absent}
-    before = at - seconds - UNWATCHED_SECONDS
+    before = read - event.seconds - UNWATCHED_SECONDS
     lost = [
         replace(node, lost_stop=late_stop.begun_again(state, node, before, at))
         for node in state.nodes.of(Mark.OPEN)

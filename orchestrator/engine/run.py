@@ -122,7 +122,8 @@ def _standstill(situation: Situation) -> tuple[Event, ...]:
     moving = state.nodes_in(*GOING_UP_OR_DOWN, NodePhase.REJOINED)
     names = tuple(node.name for node in moving if at - node.since > UNWATCHED_SECONDS)
     counts = names or limits.are_paused(state, before, at)
-    return (StoodStill(nodes=names, seconds=at - before - UNWATCHED_SECONDS),) if counts else ()
+    still = StoodStill(nodes=names, seconds=at - before - UNWATCHED_SECONDS, read=at)
+    return (still,) if counts else ()
 
 
 def _reboots_done(situation: Situation) -> tuple[Event, ...]:

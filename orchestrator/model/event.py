@@ -560,6 +560,7 @@ class StoodStill:
     # nodes that are stopping, starting or back
     nodes: tuple[NodeName, ...]
     seconds: Seconds
+    read: Instant | None = None  # when the first reading after it began; None from a build that did not say
     event: Literal["stood_still"] = "stood_still"
 
 

@@ -59,6 +59,6 @@ class LeaseRecord:
         return self.left_by or self.run
 
     @property
-    def owes_nothing(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether there is nothing to restore."""
         return not (self.debts or self.replicas or self.excluded or self.in_hand or self.out_of_service)

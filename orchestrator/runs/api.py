@@ -106,7 +106,7 @@ def resume(
     """
 
     def work(to: Connection) -> RunState:
-        with to.state(Access.GO_ON) as store:
+        with to.state(Access.CONTINUE) as store:
             past = past_run_of(store, find_run(store, Wanted.RESUME, run=run, cluster=to.ports.name))
             skipped, accepted = past.require_nodes(skip), past.require_alerts(accept_alerts)
             return resume_run(

@@ -137,7 +137,7 @@ class Preparation:
                 " ended or its heartbeat stops. This plan shows the cluster as it is now, held by what that"
                 " run has changed and will restore: change none of it by hand"
             )
-        if found.owes_nothing:
+        if found.is_settled:
             return None
         return (
             f"run {run} ended without restoring its changes, and what is shown here is the cluster as it "

@@ -62,7 +62,7 @@ class Rehearsal:
             operator=(started.operator, started.host),
         )
         self._killed: list[tuple[Instant, str]] = []
-        self._told = 0
+        self._shown = 0
         self._off = bool(started.policy.disabled_predicates)
         self._broken: list[str] = []
 
@@ -107,8 +107,8 @@ class Rehearsal:
 
     def news(self) -> Sequence[tuple[Instant, str]]:
         """What has gone wrong since the last call."""
-        told = sorted((*self._mishaps(), *self._killed), key=itemgetter(0))
-        new, self._told = told[self._told :], len(told)
+        happened = sorted((*self._mishaps(), *self._killed), key=itemgetter(0))
+        new, self._shown = happened[self._shown :], len(happened)
         return new
 
     def _mishaps(self) -> list[tuple[Instant, str]]:

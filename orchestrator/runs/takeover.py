@@ -126,7 +126,7 @@ class LeaseHeld:
     def __enter__(self) -> Self:
         self.taken = acquire(self.lease, self.connection.process)
         self.owed = self.taken.previous
-        if _owes_nothing(self.owed, self.store):
+        if _is_settled(self.owed, self.store):
             self.owed = None
         return self
 
@@ -172,7 +172,7 @@ def acquire(lease: Lease, process: Process) -> Taken:
         )
 
 
-def _owes_nothing(record: LeaseRecord | None, store: StateStore) -> bool:
+def _is_settled(record: LeaseRecord | None, store: StateStore) -> bool:
     """Whether the record has no pending changes.
 
     A run that finished by this state was killed before it released its lease, and its record is older
@@ -181,7 +181,7 @@ def _owes_nothing(record: LeaseRecord | None, store: StateStore) -> bool:
     Raises:
         JournalError: the state cannot be read.
     """
-    return record is None or record.owes_nothing or store.outcome(record.debtor) in FINISHED
+    return record is None or record.is_settled or store.outcome(record.debtor) in FINISHED
 
 
 def new_run(
@@ -262,7 +262,7 @@ def restore_others(connection: Connection, store: StateStore, run: str, started:
         RestoreFailed: it was not restored.
     """
     found = _record(connection, store, started)
-    if found is None or found.debtor == run or _owes_nothing(found, store):
+    if found is None or found.debtor == run or _is_settled(found, store):
         return False
     repairing = connection.process.new_run()
     with LeaseHeld(connection, store, repairing, started) as held:

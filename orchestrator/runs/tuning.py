@@ -247,7 +247,7 @@ class Debt:
 
     node: NodeName
     owed: OwedChange
-    stands: Reading[Standing]
+    standing: Reading[Standing]
     reached: bool = True  # False when the host could not be read at all
 
 
@@ -424,12 +424,12 @@ def look(where: TunedHosts, owed: Owed) -> list[Debt]:
         read = facts.get(node) or where.unplaced.get(node) or Unknown(reason=f"the host of {node} is unknown")
         in_order = sorted(owed[machine], key=lambda one: rank(one.wrote[0]))
         if isinstance(read, Unknown):
-            debts += [Debt(node=node, owed=one, stands=read, reached=False) for one in in_order]
+            debts += [Debt(node=node, owed=one, standing=read, reached=False) for one in in_order]
             continue
         # A part that another state database found stays with the text that it has there.
         parts = {one.subject for one in in_order if is_part(first := one.wrote[0]) and first.found is None}
-        stands = whole([(one.wrote[0], standing(read, one.undoing, parts=parts)) for one in in_order])
-        debts += [Debt(node=node, owed=one, stands=each) for one, each in zip(in_order, stands, strict=True)]
+        found = whole([(one.wrote[0], standing(read, one.undoing, parts=parts)) for one in in_order])
+        debts += [Debt(node=node, owed=one, standing=each) for one, each in zip(in_order, found, strict=True)]
     return debts
 
 
@@ -447,11 +447,11 @@ def selected(owed: Owed, nodes: Collection[NodeName]) -> Owed:
 
 def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
     """The changes that were agreed to. If the host's state has changed since, the change becomes unknown."""
-    agreed = {(debt.node, debt.owed.subject): debt.stands for debt in shown}
+    agreed = {(debt.node, debt.owed.subject): debt.standing for debt in shown}
     later = Unknown(reason="it changed after the question was shown; run the command again")
     return [
-        Debt(node=debt.node, owed=debt.owed, stands=later)
-        if isinstance(debt.stands, Ours) and agreed.get((debt.node, debt.owed.subject)) != debt.stands
+        Debt(node=debt.node, owed=debt.owed, standing=later)
+        if isinstance(debt.standing, Ours) and agreed.get((debt.node, debt.owed.subject)) != debt.standing
         else debt
         for debt in now
     ]
@@ -472,11 +472,11 @@ def undo(
 
     def work(of_machine: Sequence[Debt]) -> list[Undone]:
         done: list[Undone] = []
-        ranks = [rank(debt.owed.wrote[0]) for debt in of_machine if isinstance(debt.stands, Ours)]
+        ranks = [rank(debt.owed.wrote[0]) for debt in of_machine if isinstance(debt.standing, Ours)]
         lowest = min(ranks, default=0)
         for debt in of_machine:
-            set_anew = lowest < rank(debt.owed.wrote[0])
-            result = _undo(where.port, debt, set_anew=set_anew) if begins else None
+            set_again = lowest < rank(debt.owed.wrote[0])
+            result = _undo(where.port, debt, set_again=set_again) if begins else None
             if isinstance(result, Done):
                 begins.after(partial(ledger.undone, debt.owed, operator=operator, at=where.clock.now()))
             done.append(Undone(debt=debt, result=result))
@@ -486,16 +486,16 @@ def undo(
     return [one for node in by_node for one in results[node]], begins.broken
 
 
-def _undo(port: TuningPort, debt: Debt, *, set_anew: bool) -> ActionResult | None:
+def _undo(port: TuningPort, debt: Debt, *, set_again: bool) -> ActionResult | None:
     """Undo one subject; None if there is nothing of ours to undo.
 
-    If an earlier undo may have `set_anew` a value that was right, it is set once more.
+    If an earlier undo may have `set_again` a value that was right, it is set once more.
     """
-    match debt.stands:
+    match debt.standing:
         case Ours(change=change):
             pass
         case Back(why=why) as back:
-            kept = again(debt.owed.wrote[0], back, reset=set_anew)
+            kept = again(debt.owed.wrote[0], back, reset=set_again)
             if kept is None:
                 return Done(output=why)
             change = kept

@@ -230,7 +230,7 @@ def restore_meant(
         return entry
 
     # The cluster's own record is restored without any state file of ours; one is created then.
-    access = Access.WRITE if by_record else Access.GO_ON
+    access = Access.WRITE if by_record else Access.CONTINUE
     try:
         if by_record and is_missing(open_state):
             with reach(None) as connection:  # a state is made only for a cluster that can be read

@@ -44,10 +44,10 @@ _FOR_A_GROUP: Final = 0o2020
 
 
 class Access(Enum):
-    """The purpose of opening the database. GO_ON writes too, but creates nothing: it is for existing runs."""
+    """The purpose of opening the database. CONTINUE writes, but creates nothing: it is for existing runs."""
 
     WRITE = "write"
-    GO_ON = "continue"
+    CONTINUE = "continue"
     READ = "read"
 
 

@@ -187,7 +187,7 @@ class Lease:
         """Remove the taken records. A record with a run's pending changes stays, and expires."""
         holds, self._holds = self._holds, []
         for hold, got in zip(holds, taken, strict=True):
-            if got.record.owes_nothing:
+            if got.record.is_settled:
                 hold.remove()
 
 
@@ -295,7 +295,7 @@ def _heed(watcher: Watcher, taken: Sequence[Taken]) -> None:
     """Raise `WatchInterrupted` if a request came before the lease was taken in every place."""
     if not watcher.interrupted():
         return
-    runs = dict.fromkeys(one.record.debtor for one in taken if not one.record.owes_nothing)
+    runs = dict.fromkeys(one.record.debtor for one in taken if not one.record.is_settled)
     stays = f"; the lease's record still lists what run {', '.join(runs)} has not restored" if runs else ""
     raise WatchInterrupted(f"interrupted while taking the lease; nothing was changed{stays}")
 

@@ -300,7 +300,7 @@ def open_store(
     Args:
         url: `--state`; None: `ORCHESTRATE_STATE`, then the usual places.
         environment: of the process.
-        access: READ and GO_ON create nothing; without a state file they return an empty store.
+        access: READ and CONTINUE create nothing; without a state file they return an empty store.
         home: the operator's home; None asks the system.
         shared: the file that colleagues share.
 

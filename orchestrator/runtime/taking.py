@@ -234,7 +234,7 @@ class _Taking:
 
     def _taken(self, record: LeaseRecord, asked: Instant) -> Taken:
         previous = self._replaced
-        if previous is None and not record.owes_nothing:
+        if previous is None and not record.is_settled:
             # Taken by an earlier attempt of this process, before another place refused. The record still has
             # the changes that it took over.
             previous = record

@@ -283,7 +283,7 @@ def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
             yield f"{', '.join(part)} has a part in the recovery of {name}"
 
 
-def _done_owes_nothing(step: Step) -> Iterator[str]:
+def _done_needs_nothing(step: Step) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, RunFinished) or event.outcome is not Outcome.DONE:
         return
@@ -371,7 +371,7 @@ def _no_start_beside_an_install(step: Step) -> Iterator[str]:
         yield f"{action.node} is started, and no reading has shown the end of its install step"
 
 
-def _recovered_owes_nothing(step: Step) -> Iterator[str]:
+def _recovered_needs_nothing(step: Step) -> Iterator[str]:
     event = step.record.event
     if not isinstance(event, PhaseEntered) or event.node is None:
         return
@@ -565,7 +565,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     Invariant(
         name="done_owes_nothing",
         why="Exit 0 promises that every setting has its original value.",
-        check=_done_owes_nothing,
+        check=_done_needs_nothing,
         at=("run_finished",),
     ),
     Invariant(
@@ -613,7 +613,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     Invariant(
         name="recovered_owes_nothing",
         why="A turn is over only when all its owed work is done.",
-        check=_recovered_owes_nothing,
+        check=_recovered_needs_nothing,
         at=("phase_entered",),
     ),
     Invariant(

@@ -453,7 +453,7 @@ def _command(played: Played, how: Command) -> None:
     began, found, sent = world.agenda.now, settings(world), len(simulation.hosts.sent)
     with (
         simulation.connect(tell=played.said.append) as connection,
-        connection.state(Access.GO_ON) as store,
+        connection.state(Access.CONTINUE) as store,
     ):
         past, refused = past_run_of(store, store.runs()[0]), None
         try:

@@ -95,7 +95,7 @@ def test_a_killed_run_is_taken_up_under_any_clock(ahead: float, *, resumes: bool
     ours.fate.clock_ahead = 0.0
     assert restart(ours, killed_at=DOWN) is None
     assert not machines.as_found()
-    with ours.connect() as connection, connection.state(Access.GO_ON) as store:
+    with ours.connect() as connection, connection.state(Access.CONTINUE) as store:
         assert {wanted: find_run(store, wanted).run for wanted in Wanted} == dict.fromkeys(Wanted, ours.run)
         if resumes:
             past = past_run_of(store, find_run(store, Wanted.RESUME))
@@ -184,7 +184,7 @@ def test_each_process_advises_commands_with_its_own_state(monkeypatch: pytest.Mo
     assert replay(ours.run, ours.records(ours.run)).command("resume").endswith(" --state " + place[0])
     place[0] = "sqlite:////mnt/two/state.db"
     assert restore(ours) is Outcome.RESTORED
-    with ours.connect() as connection, connection.state(Access.GO_ON) as found:
+    with ours.connect() as connection, connection.state(Access.CONTINUE) as found:
         ended = resume_run(connection, found, past_run_of(found, find_run(found, Wanted.RESUME)))
     assert ended.command("status") == f"orchestrate status {ours.run} --state {place[0]}"
     moved = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -100,6 +101,35 @@ def test_messages_are_in_plain_words() -> None:
         if (words := _found(text))
     ]
     assert found == []
+
+
+PUBLIC: Final = {"in_hand", "NodeInHand", "lives_are_told"}
+"""Names that are in records, journals and the list of predicates already."""
+
+
+def _defined(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
+
+
+def _words(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").strip()
+
+
+def test_names_are_in_plain_words() -> None:
+    source = "class NodeInHand:\n    as_it_was: int\ndef put_back(told): ...\n"
+    assert [_found(_words(name)) for name in _defined(source)] == [
+        ["in hand"],
+        ["put back"],
+        ["as it was"],
+        ["told"],
+    ]
+    defined = {(name, module.name) for module in modules() for name in _defined(module.source)}
+    assert {one for one in defined if one[0] not in PUBLIC and _found(_words(one[0]))} == set()
 
 
 def test_pages_and_shipped_files_are_in_plain_words(subtests: pytest.Subtests) -> None:

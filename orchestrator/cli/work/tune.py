@@ -115,7 +115,7 @@ def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state
     file = context.hosts(cluster)
     with ExitStack() as stack:
         try:
-            store = stack.enter_context(context.state(state, Access.GO_ON))
+            store = stack.enter_context(context.state(state, Access.CONTINUE))
         except StateMissing as error:
             raise StateMissing(f"{str(error).removesuffix(WITHOUT_IT)}{_ORIGINALS}") from error
         ledger = store.ledger(file.spec.name)
@@ -304,7 +304,7 @@ def revert(
     """
     where.check_free()
     debts = look(where, owed)
-    ours = [debt for debt in debts if isinstance(debt.stands, Ours)]
+    ours = [debt for debt in debts if isinstance(debt.standing, Ours)]
     if context.output.for_people:
         rows: dict[NodeName, list[Row]] = {}
         for debt in debts:
@@ -324,7 +324,7 @@ def revert(
 
 
 def _row(debt: Debt) -> Row:
-    match debt.stands:
+    match debt.standing:
         case Ours(change=change):
             words = change_words(change)
         case Back(why=why):
@@ -336,7 +336,7 @@ def _row(debt: Debt) -> Row:
 
 def _left(debt: Debt) -> str:
     """Why a value is not restored."""
-    match debt.stands:
+    match debt.standing:
         case Foreign(shows=shows):
             shown = one_line(shows)
             why = "which the record in this state does not have: another cluster or program wrote it"
@@ -360,7 +360,7 @@ def _tell_undone(undone: Sequence[Undone], context: Context) -> None:
         }
         if isinstance(result, Done):
             name, words = "tuning_reverted", "restored"
-            change = debt.stands.change if isinstance(debt.stands, Ours) else None
+            change = debt.standing.change if isinstance(debt.standing, Ours) else None
             line["change"] = None if change is None else encode_change(change)
         elif result is not None:
             name, words = "tuning_missed", f"FAILED: {one_line(result.reason)}"
@@ -381,7 +381,7 @@ def _reverted(undone: Sequence[Undone], context: Context, *, interrupted: bool) 
     done = [one for one in undone if isinstance(one.result, Done)]
     failed = [one for one in undone if one.result is not None and not isinstance(one.result, Done)]
     away = [one for one in undone if not one.debt.reached]
-    left_out = [one for one in undone if one.result is None and isinstance(one.debt.stands, Ours | Back)]
+    left_out = [one for one in undone if one.result is None and isinstance(one.debt.standing, Ours | Back)]
     if interrupted and left_out:
         code = ExitCode.INTERRUPTED
     elif failed or away:

@@ -95,7 +95,7 @@ def timeline(facts: Facts, axis: Axis) -> dict[str, Any]:
             text = f"{node['node']}: {turn['step']} {duration(turn['ended'] - turn['began'])}"
             place = axis.span(turn["began"], turn["ended"])
             bars.append(
-                {**place, "y": y + (4 if few else 0), "step": turn["step"], "text": _told(place, text)}
+                {**place, "y": y + (4 if few else 0), "step": turn["step"], "text": _if_it_fits(place, text)}
             )
         if few:
             names.append({"y": y + 15, **_name(node, axis)})
@@ -177,7 +177,7 @@ def health(facts: Facts, axis: Axis) -> dict[str, Any] | None:
     most = max(one["unassigned"] + one["recovering"] for one in drawn)
     for one in drawn:
         copies = f"{counted(one['unassigned'], 'copy', 'copies')} unassigned, {one['recovering']} recovering"
-        one["text"] = _told(one, f"{one['health']}: {copies}")
+        one["text"] = _if_it_fits(one, f"{one['health']}: {copies}")
         one["up"] = round(90 * one["unassigned"] / most, 1) if most else 0
         one["on"] = round(90 * one["recovering"] / most, 1) if most else 0
     return {"bars": drawn, "most": most}
@@ -229,7 +229,7 @@ def node_bytes(facts: Facts) -> dict[str, Any] | None:
     return {"few": len(bars) <= FEW, "bars": bars, "top": size(top), "named": _named(bars)}
 
 
-def _told(place: Mapping[str, Any], text: str) -> str:
+def _if_it_fits(place: Mapping[str, Any], text: str) -> str:
     return text if place["w"] >= _NARROW else ""
 
 

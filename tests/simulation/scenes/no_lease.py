@@ -105,7 +105,7 @@ def _at_work_here(played: Played) -> None:
 
 
 def _restored_by_another(played: Played) -> None:
-    with played.simulation.connect() as connection, connection.state(Access.GO_ON) as store:
+    with played.simulation.connect() as connection, connection.state(Access.CONTINUE) as store:
         store.close_run("run-1", Outcome.RESTORED, connection.process.now)
 
 

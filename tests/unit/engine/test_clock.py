@@ -86,6 +86,16 @@ def test_a_long_standstill_ends_what_was_known_by_watching() -> None:
         assert (found.since, after.process.absent["es9"]) == (stop, absence)
 
 
+def test_a_standstill_ends_where_the_first_reading_after_it_began() -> None:
+    """A slow reading is watched: a lost stop whose time ended in it had not ended before the standstill."""
+    reach = question().policy.deadlines.stop
+    lost = with_node(question().state, ES2, lost_stop=LostStop(since=AT - HOUR))
+    read = AT - HOUR + reach - 5.0 + 600.0
+    slept = StoodStill(nodes=(), seconds=600.0 - UNWATCHED_SECONDS, read=read)
+    after = evolved(lost, slept, at=read + 20.0).nodes[ES2].lost_stop
+    assert after == LostStop(since=read + 20.0)
+
+
 def test_a_new_process_has_a_new_clock() -> None:
     state = _slept(situation_of(question(), Phase.DOWN, withheld_since=AT - HOUR).state, 600.0)
     assert state.process.clock.pauses

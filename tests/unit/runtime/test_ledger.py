@@ -175,7 +175,7 @@ def test_an_earlier_database_gets_its_ledger_when_written(
     reader = open_store(url, {}, access=Access.READ)
     assert reader.ledger("prod").owed() == {}
     reader.close()
-    for access in (Access.GO_ON, Access.WRITE):
+    for access in (Access.CONTINUE, Access.WRITE):
         opened = open_store(url, {}, access=access)
         opened.ledger("prod").record(tuning(value("always", "never")), 2.0)
         assert subjects(opened.ledger("prod").owed()) == {"es1": [THP]}

@@ -160,7 +160,7 @@ def test_a_database_without_tables_is_no_state_yet(url: str, tmp_path: Path) -> 
 
 def test_a_file_is_made_by_a_writer_alone(url: str, tmp_path: Path, entry: Entry) -> None:
     """An empty one is what a kill at the start leaves."""
-    for access in (Access.READ, Access.GO_ON):
+    for access in (Access.READ, Access.CONTINUE):
         store = open_store(None, {}, access=access, home=tmp_path, shared=tmp_path / "no" / "such" / "s.db")
         assert store.runs() == ()
         store.close()
