@@ -122,8 +122,8 @@ class Sets:
     def improved(self, seed: int) -> list[int]:
         """The numbers of the units in an order that gives fewer sets, if one was found.
 
-        The sets are turned round or shuffled and filled again, often. The units of one set follow one another
-        and fit together, so the sets never become more.
+        The sets are turned round, shuffled or taken apart, and filled again, often. The units of one set
+        follow one another and fit together, so the sets become more only where they are taken apart.
         """
         best = now = self._best()
         least, left, turn = self.at_least()[0], IMPROVING, 0
@@ -188,16 +188,21 @@ class Sets:
 
 
 def _turned(sets: Sequence[_Set], turn: int, seed: int) -> list[list[int]]:
-    """The units of each set, shuffled; the sets by size, twice reversed, or shuffled too, turn by turn."""
+    """The units of each set, shuffled; the sets by size, twice reversed, or shuffled too, turn by turn.
+
+    In each second shuffle the sets are taken apart: pairs that each fill a set stay so in any order.
+    """
 
     def drawn(number: int) -> int:
         return zlib.crc32(f"{seed} {turn} {number}".encode())
 
     units = [sorted(one.units, key=drawn) for one in sets]
-    match turn % 4:
+    match turn % 8:
         case 0:
+            return [sorted((number for one in units for number in one), key=drawn)]
+        case 4:
             return sorted(units, key=lambda one: drawn(one[0]))
-        case 1:
+        case 1 | 5:
             return sorted(units, key=len, reverse=True)
         case _:
             return units[::-1]
