@@ -20,7 +20,6 @@ pytestmark = SOURCES
 GROUP = get_command(app)
 COMMANDS = sorted(getattr(GROUP, "commands", {}), key=len, reverse=True)
 EXPLAINED = {
-    "view/phrases.py",  # the glossary
     "config/lookup.py",  # the name of the command alone: no run and no state is meant
     "config/playbook.py",
     "config/policy.py",

@@ -86,7 +86,7 @@ def test_a_long_standstill_ends_what_was_known_by_watching() -> None:
         assert (found.since, after.process.absent["es9"]) == (stop, absence)
 
 
-def test_a_standstill_ends_where_the_first_reading_after_it_began() -> None:
+def test_a_standstill_ends_where_the_next_reading_began() -> None:
     """A slow reading is watched: a lost stop whose time ended in it had not ended before the standstill."""
     reach = question().policy.deadlines.stop
     lost = with_node(question().state, ES2, lost_stop=LostStop(since=AT - HOUR))
