@@ -420,8 +420,9 @@ def shard_safe_wave(choice: Choice) -> Wave:
 
     Within a zone where the cluster has zones; zones go as with `zone`. With an upgrade nodes of one rank go
     together, and the set with one that was left half installed is the first. The set with the elected master
-    is the last one. If a predicate holds the set, it becomes smaller. If no node passes, the wave is the
-    first node, and the run holds.
+    is the last one. If a predicate holds the set, it becomes smaller. If no node of it passes, the next set
+    of its rank goes first, or of any rank where all of them wait for another node. If no node passes, the
+    wave is the first node, and the run holds.
     """
 
     def place(units: Sequence[Unit]) -> tuple[bool, bool]:
@@ -431,9 +432,10 @@ def shard_safe_wave(choice: Choice) -> Wave:
     first: Sequence[Unit] = ()
     for units in _together(choice):
         sets = sorted(Sets(units, choice.bounds()).fewest(), key=place)
-        wave, refused = _as_many_as_pass(choice, sets[0])
+        _, wave, refused, passed_over = _first_that_passes(choice, sets)
         if wave is not None:
-            return replace(wave, why=_why_set(choice, wave, refused, later=len(sets) - 1))
+            why = _why_set(choice, wave, refused, later=len(sets) - 1)
+            return replace(wave, why=f"{why}; before {_without(passed_over)}" if passed_over else why)
         first = first or sets[0][:1]
     return replace(choice.wave(first), why="held even alone")
 

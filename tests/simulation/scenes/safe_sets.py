@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import (
     DisabledPredicate,
     Policy,
@@ -17,7 +18,7 @@ from orchestrator.simulation import mishaps
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 from tests.fakes.riak_rings import in_blocks, names
-from tests.simulation.play import policy
+from tests.simulation.play import cluster, policy
 from tests.simulation.ringed import by_sets, located, unlocated
 from tests.simulation.safe_sets import neighbours
 from tests.simulation.scene import FAILED, HELD, Played, Scene, at, resume
@@ -48,6 +49,18 @@ def _no_shard_whole(played: Played) -> None:
 def _in_one_zone(played: Played) -> None:
     for wave in played.waves:
         assert len({played.world.nodes[name].zone for name in wave}) == 1, wave
+
+
+def _six_across() -> World:
+    """Three of its nodes may be down at once, also in different zones."""
+    world = _allowed_across(cluster(6), 3)
+    world.across_zones = True
+    return world
+
+
+def _goes_before(one: str, other: str, played: Played) -> None:
+    at = {name: number for number, wave in enumerate(played.waves) for name in wave}
+    assert at[NodeName(one)] < at[NodeName(other)]
 
 
 def _allowed(of: World, down: int) -> World:
@@ -84,6 +97,14 @@ _SETS: Final = (
         of=neighbours, indices={"lone": {"replicas": 0, "places": ["es1"]}},
         wanted=in_sets(begin_anyway=True, zero_replicas=ZeroReplicas.REFUSE), ends=HELD,
         lives={"es1": 1}),
+    *(
+        Scene(name=f"shard-safe: a set that waits for {other} is passed over, zones {zone}",
+            of=_six_across, lives={},
+            wanted=in_sets(accept_not_returning=("pair",), zone_attribute=zone, max_unavailable=None),
+            indices={"pair": {"places": ["es2", other], "rules": {"require._name": other}}},
+            shows=partial(_goes_before, other, "es2"), within=600.0)
+        for other, zone in (("es4", None), ("es3", None), ("es1", None), ("es1", "zone"))
+    ),
     Scene(name="shard-safe: an upgrade takes only nodes of one rank together",
         of=neighbours, wanted=upgrading(strategy=Strategy.SHARD_SAFE, max_unavailable=None),
         shows=lambda played: played.waves[-1] == ("es1",) or len(played.waves) < 8),

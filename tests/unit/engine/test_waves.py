@@ -19,6 +19,7 @@ from orchestrator.engine.waves import (
     next_wave,
     node_wave,
     selected,
+    shard_safe_wave,
     undated,
     zone_wave,
 )
@@ -319,6 +320,17 @@ def test_a_rank_goes_early_only_where_others_are_to_go_first() -> None:
             wanted = policy(strategy=strategy, zone_attribute="zone")
             choice = _choice(*world, master="e", ask=ask, wanted=wanted)
             assert wave_of(choice).nodes[0] == goes, (strategy, first)
+
+
+def test_a_set_that_is_held_is_passed_over_within_its_rank() -> None:
+    """No two of these may go together; d is a dedicated master. A bound makes each a set of its own."""
+    world = (*(_node(name, D) for name in "bc"), _node("d", M))
+    wanted = policy(strategy=Strategy.SHARD_SAFE, max_unavailable=None, zone_attribute=None)
+    alone = Bound(name="alone", counts=dict.fromkeys(map(NodeName, "bcd"), 1), most=1)
+    for held, first, goes in (("", False, "b"), ("b", False, "c"), ("bc", False, "b"), ("bc", True, "d")):
+        ask = _against(*held, others_first=first)
+        choice = replace(_choice(*world, ask=ask, wanted=wanted), bounds=lambda: (alone,))
+        assert shard_safe_wave(choice).nodes == (goes,), (held, first)
 
 
 def _of_six(wanted: Policy, half: NodeProgress) -> RunState:
