@@ -11,6 +11,7 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.engine.limits import LEAVING_SECONDS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -52,7 +53,7 @@ from orchestrator.model.event import (
     run_phase,
 )
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import SettingsView, SettingValue
+from orchestrator.model.observation import ServiceState, SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
@@ -160,11 +161,11 @@ def _next_step(
     state, node = situation.state, situation.state.nodes.get(debt.holder) if debt.holder else None
     away = debt.holder is not None and situation.view is not None and situation.member(debt.holder) is None
     restarts = node is not None and node.phase in GOING_UP_OR_DOWN
-    if away and not restarts:
+    if away and not restarts and debt.holder is not None and _has_ended(situation, debt.holder):
         ended = "its node is down: the value ended with the process, which starts with the value of its files"
         return _restored(debt, None, ended)
     # A node that is still up in the life that our stop ends loses what is written now.
-    if node is not None and restarts and (away or situation.same_process(node)):
+    if away or (node is not None and restarts and situation.same_process(node)):
         return f"its node to be back, so that {debt.key} can be restored"
     shown, undone = settings.at(debt.level, debt.key), debt.undone()
     # Before Elasticsearch 5 a setting cannot become absent again.
@@ -179,6 +180,28 @@ def _next_step(
     if original in written and shown == original.wanted:
         return _restored(debt, shown, "" if shown == debt.found else NOT_ABSENT)
     return original
+
+
+_ENDED: Final = (ServiceState.STOPPED, ServiceState.FAILED, ServiceState.STARTING)
+"""States of a service that has no process, or that begins a new one."""
+
+
+def _has_ended(situation: Situation, name: NodeName) -> bool:
+    """Whether the process of a node that is no member has ended: one that is out of reach keeps its values.
+
+    Its host shows it. A host that was not read shows nothing: then the node has to be gone for a while. One
+    that failed has been away for longer, by the limits of its restart, and the run ends with its name. A run
+    without a baseline follows no members: the node was not seen since all others were back.
+    """
+    state, host = situation.state, situation.hosts.get(name)
+    if name in state.nodes and state.nodes[name].phase is NodePhase.FAILED:
+        return True
+    if host is not None:
+        return host.service in _ENDED
+    if state.baseline is None:
+        since = max([state.in_phase.since, *(node.since for node in state.nodes.values())])
+        return state.process.clock.passed(since, situation.seen.at) > LEAVING_SECONDS
+    return situation.has_left(name)
 
 
 def _restored(debt: SettingChange, value: SettingValue | None, why: str) -> SettingRestored:

@@ -9,7 +9,13 @@ from typing import Final
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, WriteSettings, action_name
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import FallbacksHome, NodeRecovered, SettingChanged, SettingRestored
+from orchestrator.model.event import (
+    FallbacksHome,
+    NodeRecovered,
+    PhaseEntered,
+    SettingChanged,
+    SettingRestored,
+)
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Deadlines, DisabledPredicate, Selection
 from orchestrator.model.riak import timer_key
@@ -19,6 +25,7 @@ from orchestrator.simulation.mishaps import How
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_mishaps import MemberJoins, OwnershipMoves, ServiceNeverUp
 from orchestrator.simulation.riak_parts import USUAL_TIMER
+from orchestrator.simulation.world import World
 from tests.fakes.riak_rings import claimed, together
 from tests.simulation.ringed import (
     ABOUT_ABSENCE,
@@ -47,6 +54,7 @@ from tests.simulation.scene import (
     Scene,
     asked,
     at,
+    before,
     elsewhere,
     lost,
     refused,
@@ -311,7 +319,55 @@ def _alone(played: Played) -> bool:
     return (ONE,) in played.waves and (TWO,) in played.waves and max(map(len, played.waves)) > 1
 
 
+def _out_of_reach(seconds: float, how: mishaps.What | None, played: Played) -> None:
+    """At its last restore no member reaches FOUR for so long; its process runs."""
+
+    def look(played: Played, _looks: object) -> None:
+        entered = [event.to for event in played.found(PhaseEntered) if event.node is None]
+        if entered[-1:] == [Phase.FINISHING.value] and not played.noted:
+            _cut_off(seconds, played)
+            if how is not None:
+                played.simulation.fate.befall(how)
+
+    before("cluster", "observe", look)(played)
+
+
+def _cut_off(seconds: float, played: Played) -> None:
+    """No member reaches FOUR from now on, for so long."""
+    world, four = played.world, played.world.nodes[FOUR]
+    life, four.member_life = four.member_life, None
+    played.note("no member reaches it")
+    world.changed(f"no member reaches {FOUR}")
+    world.agenda.after(seconds, lambda: _in_reach(world, life))
+
+
+def _in_reach(world: World, life: int | None) -> None:
+    world.nodes[FOUR].member_life = life
+    world.changed(f"{FOUR} is in reach")
+
+
+def _restored_there(played: Played) -> bool:
+    return bool(played.noted) and world_of(played).limits[FOUR] == 2
+
+
 # fmt: off
+_OUT_OF_REACH: Final = (
+    *(
+        ring(f"restore_settings: a node that no member reaches for {seconds:.0f} s keeps its limit: {what}",
+            prepares=partial(_out_of_reach, seconds, how), shows=_restored_there, lives={}, within=HOUR)
+        for what, seconds, how in (
+            ("its host shows that it runs", 8.0, None),
+            ("its host shows that for longer", 90.0, None),
+            ("its host is out of reach, too", 20.0, mishaps.HostCutOff(node=FOUR, seconds=20.0)),
+        )
+    ),
+    ring("restore: another machine waits for a node that no member reaches, and restores its limit",
+        killed=f"after start of {TWO}", then=[partial(_cut_off, 150.0), elsewhere()], shows=_restored_there),
+    ring("restore: another machine does not wait for a node that is down for good",
+        killed=f"after start of {TWO}", away=[FOUR],
+        then=[40.0, mishaps.NodeDies(node=FOUR, back_after=None), elsewhere(away=[FOUR], within=120.0)]),
+)
+
 _WAITING: Final = (
     ring("no_transfers: what has waited for weeks holds for 15 minutes and is not waited for",
         of=partial(stuck, ONE, TWO), says=f"3 on {ONE} for", lives={}, shows=_still_there),
@@ -552,4 +608,4 @@ _HASTENED: Final = (
 )
 # fmt: on
 
-SCENES: Final = (*_RUNS, *_WAITING, *_BY_LOCATION, *_KILLED, *_HASTENED)
+SCENES: Final = (*_RUNS, *_OUT_OF_REACH, *_WAITING, *_BY_LOCATION, *_KILLED, *_HASTENED)
