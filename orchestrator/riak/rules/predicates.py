@@ -158,10 +158,12 @@ def no_transfers(question: Question, view: RiakView) -> Iterator[Finding]:
         yield subject, f"{said}{more}" if isinstance(said, str) else said
 
 
-def waiting_partitions_go_alone(question: Question) -> Iterator[Finding]:
+def waiting_partitions_go_alone(question: Question, view: RiakView) -> Iterator[Finding]:
     """A node that holds partitions which wait for handoff goes down alone; without `no_transfers`, too."""
-    view = ring_of(question)
-    if isinstance(view, Unknown) or isinstance(view.waiting, Unknown) or len(question.wave.nodes) == 1:
+    if len(question.wave.nodes) == 1:
+        return
+    if isinstance(view.waiting, Unknown):
+        yield "partitions", view.waiting
         return
     for node, numbers in sorted(view.waiting.items()):
         if node in question.wave.nodes:
@@ -256,7 +258,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="With an owner of the same preference list, every node that has a write could go down.",
-        check=waiting_partitions_go_alone,
+        check=on_ring(waiting_partitions_go_alone),
         about_wave=True,
     ),
     Predicate(

@@ -199,6 +199,7 @@ ALONE: Final[dict[str, list[tuple[Question, str, str]]]] = {
     ],
     "waiting_partitions_go_alone": [
         (wanting(still((TWO, FOUR)), max_unavailable=2), TWO, "holds 1 partitions that wait for handoff"),
+        (wanting(_of((TWO, FOUR), waiting=WHY), max_unavailable=2), "partitions", WHY.reason),
     ],
     "preference_lists_keep_quorum": [
         (_of(ring=in_blocks(5, 64)), TWO, "this node alone"),
@@ -257,6 +258,7 @@ def test_what_is_not_read_is_refused_with_its_reason(subtests: pytest.Subtests) 
         ("transfers", {"no_transfers"}),
         ("ring", {"preference_lists_keep_quorum"}),
         ("n_vals", {"preference_lists_keep_quorum"}),
+        ("waiting", set()),  # it counts for a wave of several nodes
     ]:
         with subtests.test(unread):
             found = _refusing(_of(**{unread: WHY}))
