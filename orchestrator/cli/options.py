@@ -162,7 +162,7 @@ AllowWrites = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
+class NodeOptions:
     """The options that select nodes whose hosts are tuned."""
 
     only: Only = None
@@ -181,7 +181,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class SelectionOptions:
     """The options that select nodes and change the policy of a run."""
 
     strategy: Annotated[

@@ -187,7 +187,7 @@ def rehearse(
     ] = None,
     to: opt.OptionalTo = None,
     playbook: opt.Playbook = None,
-    selection: opt.Selection,
+    selection: opt.SelectionOptions,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
     """Simulate a restart or an upgrade, with faults. The cluster itself is only read.
@@ -208,7 +208,7 @@ def rehearse(
             overrides=selection.overrides(to=to),
             output=output,
         )
-    if selection != opt.Selection() or any(given is not None for given in (to, playbook, save)):
+    if selection != opt.SelectionOptions() or any(given is not None for given in (to, playbook, save)):
         raise UsageError(
             "a snapshot holds its run as it would begin, flags included: give --seed alone with it, "
             "or make another one with `rehearse --cluster … --save`"
@@ -249,7 +249,7 @@ def check(
     *,
     cluster: opt.Cluster,
     profile: Profile = None,
-    nodes: opt.Nodes,
+    nodes: opt.NodeOptions,
     output: CheckOutputMode = CheckOutput.TEXT,
     state: opt.State = None,
 ) -> int:
@@ -272,7 +272,7 @@ def apply(
     *,
     cluster: opt.Cluster,
     profile: Profile = None,
-    nodes: opt.Nodes,
+    nodes: opt.NodeOptions,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
@@ -288,7 +288,7 @@ def apply(
 def revert(
     *,
     cluster: opt.Cluster,
-    nodes: opt.Nodes,
+    nodes: opt.NodeOptions,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,

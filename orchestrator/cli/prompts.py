@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import typer
 
 from orchestrator.cli.context import Context, context_of
-from orchestrator.cli.options import Begin, Output, Selection
+from orchestrator.cli.options import Begin, Output, SelectionOptions
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.merging import MergeFlags
 from orchestrator.config.policy import Overrides, require_segments
@@ -40,7 +40,7 @@ _REQUESTS: Final[Mapping[Request, str]] = {
 
 def start(
     cluster: str,
-    selection: Selection,
+    selection: SelectionOptions,
     begin: Begin,
     *,
     dry_run: bool,

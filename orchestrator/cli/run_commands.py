@@ -25,7 +25,7 @@ def restart(
     cluster: opt.Cluster,
     dry_run: opt.DryRun = False,
     playbook: opt.Playbook = None,
-    selection: opt.Selection,
+    selection: opt.SelectionOptions,
     begin: opt.Begin,
 ) -> int:
     """Restart every node in waves. Cluster settings are restored afterwards."""
@@ -41,7 +41,7 @@ def upgrade(
     to: opt.To,
     dry_run: opt.DryRun = False,
     playbook: opt.Playbook = None,
-    selection: opt.Selection,
+    selection: opt.SelectionOptions,
     begin: opt.Begin,
 ) -> int:
     """Install a version on every node, in waves. Nodes that run the version already are left alone.
@@ -65,7 +65,7 @@ def post_bulk_index(
     allow_writes: opt.AllowWrites = False,
     dry_run: opt.DryRun = False,
     playbook: opt.Playbook = None,
-    selection: opt.Selection,
+    selection: opt.SelectionOptions,
     begin: opt.Begin,
 ) -> int:
     """Force-merge loaded indices, then restart the nodes. Waits for their copies first. Can be run again."""
@@ -94,7 +94,7 @@ def force_merge(
     from orchestrator.config.merging import MergeFlags
 
     merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
-    selection = opt.Selection(tune=False, disable_predicate=disable_predicate, timeout=timeout)
+    selection = opt.SelectionOptions(tune=False, disable_predicate=disable_predicate, timeout=timeout)
     return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook, merge=merge, restarts=False)
 
 
@@ -105,7 +105,7 @@ def plan(
     to: opt.OptionalTo = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the plan for `apply`.")] = None,
     playbook: opt.Playbook = None,
-    selection: opt.Selection,
+    selection: opt.SelectionOptions,
     reason: opt.Reason = None,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,

@@ -23,7 +23,7 @@ from orchestrator.view.progress import not_restored
 from orchestrator.view.text import counted, listed, setting, stamp, stamp_seconds
 
 
-class Found(Enum):
+class ChangeState(Enum):
     """The result of comparing one change with the cluster."""
 
     RESTORED = "restored"
@@ -37,13 +37,13 @@ class ChangeNow:
     """One change that the journal lists as not restored."""
 
     listed: str  # the change, in the words of `not_restored`
-    found: Found
+    found: ChangeState
     now: str  # what the cluster has, for people; the reason where that is unknown
 
     @property
     def sentence(self) -> str:
         """The change and what the cluster has, on one line."""
-        if self.found is Found.UNKNOWN:
+        if self.found is ChangeState.UNKNOWN:
             return f"{self.listed}; now unknown: {one_line(self.now, 200)}"
         return f"{self.listed}; now {self.now} ({self.found.value})"
 
@@ -65,7 +65,7 @@ class ClusterNow:
     @property
     def all_restored(self) -> bool:
         """Whether the cluster was read, and a restore would have nothing to change."""
-        over = (Found.RESTORED, Found.CHANGED)
+        over = (ChangeState.RESTORED, ChangeState.CHANGED)
         return self.at is not None and all(one.found in over for one in self.changes)
 
     def as_object(self) -> dict[str, object]:
@@ -102,7 +102,7 @@ def restoring_lines(state: RunState, now: ClusterNow) -> list[str]:
     number, since = len(listed_changes), stamp_seconds(now.ended)
     last = f"the journal ends at {since}" + (", the state could not be written" if now.unwritten else "")
     if now.at is not None:
-        left = sum(one.found in (Found.NOT_RESTORED, Found.UNKNOWN) for one in now.changes)
+        left = sum(one.found in (ChangeState.NOT_RESTORED, ChangeState.UNKNOWN) for one in now.changes)
         of = f"{left} of {counted(number, 'listed change')}" if left else "nothing"
         return [f"not restored: {of}, read from the cluster now; {last}", *(c.sentence for c in now.changes)]
     unread = f"the cluster was not read: {one_line(now.why_not, 400)}"
@@ -113,7 +113,7 @@ def restoring_lines(state: RunState, now: ClusterNow) -> list[str]:
     return [first, *grouped(listed_changes)]
 
 
-def _found(state: RunState, read: ClusterReadings) -> Iterator[tuple[Found, str]]:
+def _found(state: RunState, read: ClusterReadings) -> Iterator[tuple[ChangeState, str]]:
     """What the cluster has, in the order of `not_restored`."""
     for _, change in state.unrestored.in_order:
         yield _setting(change, read.settings)
@@ -126,34 +126,44 @@ def _found(state: RunState, read: ClusterReadings) -> Iterator[tuple[Found, str]
             yield _node(node.name, read.cluster)
 
 
-def _setting(change: SettingChange, settings: Reading[SettingsView]) -> tuple[Found, str]:
+def _setting(change: SettingChange, settings: Reading[SettingsView]) -> tuple[ChangeState, str]:
     if isinstance(settings, Unknown):
-        return Found.UNKNOWN, settings.reason
+        return ChangeState.UNKNOWN, settings.reason
     value = settings.at(change.level, change.key)
     if value == settings.restored(change.key, change.found):
-        return Found.RESTORED, setting(value)
-    return (Found.NOT_RESTORED if value == change.wanted else Found.CHANGED), setting(value)
+        return ChangeState.RESTORED, setting(value)
+    return (ChangeState.NOT_RESTORED if value == change.wanted else ChangeState.CHANGED), setting(value)
 
 
-def _replicas(added: ReplicasAdded, view: Reading[ClusterView]) -> tuple[Found, str]:
+def _replicas(added: ReplicasAdded, view: Reading[ClusterView]) -> tuple[ChangeState, str]:
     if isinstance(view, Unknown):
-        return Found.UNKNOWN, view.reason
+        return ChangeState.UNKNOWN, view.reason
     index = view.metadata.get(added.index_uuid)
     if index is None:
-        return Found.CHANGED, "the index does not exist"
-    found = {added.found: Found.RESTORED, added.wanted: Found.NOT_RESTORED}.get(index.replicas, Found.CHANGED)
+        return ChangeState.CHANGED, "the index does not exist"
+    found = {added.found: ChangeState.RESTORED, added.wanted: ChangeState.NOT_RESTORED}.get(
+        index.replicas, ChangeState.CHANGED
+    )
     return found, counted(index.replicas, "replica")
 
 
-def _voters(excluded: frozenset[NodeName], view: Reading[ClusterView]) -> tuple[Found, str]:
+def _voters(excluded: frozenset[NodeName], view: Reading[ClusterView]) -> tuple[ChangeState, str]:
     if isinstance(view, Unknown):
-        return Found.UNKNOWN, view.reason
+        return ChangeState.UNKNOWN, view.reason
     still = sorted(excluded & set(view.voting_exclusions))
-    return (Found.NOT_RESTORED, f"{listed(still)} excluded") if still else (Found.RESTORED, "none excluded")
+    return (
+        (ChangeState.NOT_RESTORED, f"{listed(still)} excluded")
+        if still
+        else (ChangeState.RESTORED, "none excluded")
+    )
 
 
-def _node(name: NodeName, view: Reading[ClusterView]) -> tuple[Found, str]:
+def _node(name: NodeName, view: Reading[ClusterView]) -> tuple[ChangeState, str]:
     if isinstance(view, Unknown):
-        return Found.UNKNOWN, view.reason
+        return ChangeState.UNKNOWN, view.reason
     there = view.node(name) is not None
-    return (Found.RESTORED, "a member of the cluster") if there else (Found.NOT_RESTORED, "not a member")
+    return (
+        (ChangeState.RESTORED, "a member of the cluster")
+        if there
+        else (ChangeState.NOT_RESTORED, "not a member")
+    )

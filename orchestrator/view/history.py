@@ -26,7 +26,7 @@ _NOTABLE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastRun:
+class RunInHistory:
     """A past or current run."""
 
     run: str
@@ -55,7 +55,7 @@ class PastRun:
         """What its nodes were down for: `upgrade`, `reboot` or `restart`."""
         return "upgrade" if self.target else "reboot" if self.reboot else "restart"
 
-    def is_like(self, other: PastRun) -> bool:
+    def is_like(self, other: RunInHistory) -> bool:
         """Whether its times can be compared with another's: the same work and strategy, on the same nodes."""
         same_work = (self.kind, self.strategy) == (other.kind, other.strategy)
         return same_work and self.node_seconds.keys() == other.node_seconds.keys()
@@ -68,7 +68,7 @@ class PastRun:
 
 def past_run(
     records: Sequence[Record], outcome: Outcome | None = None, *, unwritten: bool = False
-) -> PastRun | None:
+) -> RunInHistory | None:
     """A summary of a run's journal; None if the run never began.
 
     Args:
@@ -82,7 +82,7 @@ def past_run(
     last = last_of_run(records).event
     ended = last if isinstance(last, RunFinished) else None
     forecast = begun.event.forecast
-    return PastRun(
+    return RunInHistory(
         run=begun.run,
         cluster=begun.event.cluster,
         version=begun.event.version,
@@ -105,7 +105,7 @@ def past_run(
     )
 
 
-def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
+def history_object(runs: Sequence[RunInHistory]) -> list[dict[str, object]]:
     """One object per run for `--output json`, the oldest first; each has `run`."""
     return [
         {
@@ -137,7 +137,7 @@ def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
     ]
 
 
-def history_text(runs: Sequence[PastRun]) -> str:
+def history_text(runs: Sequence[RunInHistory]) -> str:
     """Past runs as tables, a section per cluster, the oldest run first."""
     if not runs:
         return "no runs yet\n"
@@ -149,7 +149,7 @@ def history_text(runs: Sequence[PastRun]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _runs(runs: Sequence[PastRun]) -> list[str]:
+def _runs(runs: Sequence[RunInHistory]) -> list[str]:
     rows = [
         (
             one.run,
@@ -180,14 +180,14 @@ def _runs(runs: Sequence[PastRun]) -> list[str]:
     return table(head, rows, numbers=(4, 5, 6, 7))
 
 
-def _unknown(runs: Sequence[PastRun]) -> list[str]:
+def _unknown(runs: Sequence[RunInHistory]) -> list[str]:
     """Why outcomes are unknown."""
     names = [one.run for one in runs if one.unwritten]
     why = "outcome unknown, the state could not be written; `status` reads the cluster"
     return [f"{why}: {listed(names)}", ""] if names else []
 
 
-def _predicted(one: PastRun) -> str:
+def _predicted(one: RunInHistory) -> str:
     """The likely duration, and by how much a run that was done took longer or shorter."""
     if one.predicted is None:
         return "-"
@@ -197,17 +197,17 @@ def _predicted(one: PastRun) -> str:
     return f"{duration(likely)} ({(one.seconds - likely) / likely:+.0%})"
 
 
-def _upgrade(one: PastRun) -> str:
+def _upgrade(one: RunInHistory) -> str:
     return "" if one.target is None else f"upgrade to {one.target}"
 
 
-def _merges(one: PastRun) -> str:
+def _merges(one: RunInHistory) -> str:
     if one.to_merge is None:
         return ""
     return f"{one.merged} of {counted(one.to_merge, 'index', 'indices')} merged"
 
 
-def _per_node(runs: Sequence[PastRun]) -> list[str]:
+def _per_node(runs: Sequence[RunInHistory]) -> list[str]:
     """Each node's time in the last runs, the latest to the right."""
     last = [one for one in runs if one.node_seconds][-_COLUMNS:]
     names = sorted({name for one in last for name in one.node_seconds})
@@ -226,7 +226,7 @@ def _per_node(runs: Sequence[PastRun]) -> list[str]:
     return [*table(head, rows, numbers=range(1, len(head))), ""]
 
 
-def trend(runs: Sequence[PastRun]) -> list[str]:
+def trend(runs: Sequence[RunInHistory]) -> list[str]:
     """The last run compared with earlier ones like it, and its slowest node, in words."""
     timed = [one for one in runs if one.a_node is not None]
     if not timed or timed[-1].a_node is None:

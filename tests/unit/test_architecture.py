@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from tests.unit.sources import ROOT, SOURCES, module_of, modules
 
@@ -63,6 +64,20 @@ def test_nothing_sleeps_without_saying_why() -> None:
                 bare.append(f"{module.name}:{number}: {line.strip()}")
             above = line
     assert bare == []
+
+
+ROOMS: Final = {"engine", "elasticsearch", "riak", "model", "runs", "view", "cli", "diagnosis"}
+"""Packages in which a type has a name that no other of them uses."""
+
+
+def test_a_public_type_of_the_core_has_a_name_of_its_own() -> None:
+    where: dict[str, list[str]] = {}
+    for module in modules():
+        if module.name.partition("/")[0] in ROOMS:
+            for name in re.findall(r"^class ([A-Z]\w*)", module.source, re.MULTILINE):
+                where.setdefault(name, []).append(module.name)
+    assert {"Situation", "Policy"} <= where.keys()
+    assert {name: places for name, places in where.items() if len(places) > 1} == {}
 
 
 def _test_faults(source: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.serve.board import METRICS, Board, Look, Shown
-from orchestrator.view.history import PastRun, history_object, past_run
+from orchestrator.view.history import RunInHistory, history_object, past_run
 from orchestrator.view.report.facts import as_json
 from orchestrator.view.report.page import history_page, run_page
 from orchestrator.view.status import status_object
@@ -134,7 +134,7 @@ class Looks:
         self._context, self._state, self._cluster, self._file = context, state, cluster, cluster_file
         self._found = False
         self._followed: dict[str, _Followed] = {}
-        self._past: dict[RunEntry, PastRun | str | None] = {}
+        self._past: dict[RunEntry, RunInHistory | str | None] = {}
         self._listing: tuple[object, Shown] | None = None
         self._counted: dict[str, tuple[Figures, int]] = {}
 
@@ -207,7 +207,7 @@ class Looks:
             ended = [entry for entry in reversed(entries) if entry.run not in alive]
             self._past = {entry: self._past_of(store, entry) for entry in ended}
             past = history_object(
-                [found for entry in ended if isinstance(found := self._past[entry], PastRun)]
+                [found for entry in ended if isinstance(found := self._past[entry], RunInHistory)]
             )
             faults = [found for found in self._past.values() if isinstance(found, str)]
             own = ("run", "cluster", "operator", "host")
@@ -220,7 +220,7 @@ class Looks:
             self._listing = key, Shown(html=html, data=clean)
         return self._listing[1]
 
-    def _past_of(self, store: StateStore, entry: RunEntry) -> PastRun | str | None:
+    def _past_of(self, store: StateStore, entry: RunEntry) -> RunInHistory | str | None:
         """A run, or why it cannot be read."""
         if entry in self._past:
             return self._past[entry]

@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.interrupts import EARLY
-from orchestrator.cli.options import Nodes, Output
+from orchestrator.cli.options import NodeOptions, Output
 from orchestrator.cli.prompts import ask, require_terminal
 from orchestrator.engine.predicates import by_same_reason
 from orchestrator.errors import ExitCode
@@ -74,7 +74,7 @@ _NAMES: Final = {
 
 
 def check_hosts(
-    cluster: str, profile: str | None, nodes: Nodes, *, output: Output, script: bool, state: str | None
+    cluster: str, profile: str | None, nodes: NodeOptions, *, output: Output, script: bool, state: str | None
 ) -> int:
     """Compare hosts with a profile, or print the boot script. Returns the exit code."""
     context = context_of(output)
@@ -92,7 +92,7 @@ def check_hosts(
 
 
 def apply_profile(
-    cluster: str, profile: str | None, nodes: Nodes, *, yes: bool, output: Output, state: str | None
+    cluster: str, profile: str | None, nodes: NodeOptions, *, yes: bool, output: Output, state: str | None
 ) -> int:
     """Apply a profile to the hosts, after a question. Returns the exit code."""
     context = context_of(output)
@@ -109,7 +109,7 @@ def apply_profile(
         return int(apply(where, wanted, ledger, context, operator=context.operator, yes=yes))
 
 
-def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state: str | None) -> int:
+def revert_hosts(cluster: str, nodes: NodeOptions, *, yes: bool, output: Output, state: str | None) -> int:
     """Restore the original values on these hosts, once that was agreed to; the exit code."""
     context = context_of(output)
     file = context.hosts(cluster)
@@ -137,7 +137,7 @@ def _hosts(
     ports: FilePorts,
     context: Context,
     state: str | None,
-    nodes: Nodes,
+    nodes: NodeOptions,
     *,
     known: Mapping[NodeName, str] | None = None,
 ) -> Iterator[TunedHosts]:

@@ -12,7 +12,7 @@ from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import views
-from orchestrator.view.cluster_now import ChangeNow, Found, compare, restoring_lines
+from orchestrator.view.cluster_now import ChangeNow, ChangeState, compare, restoring_lines
 from tests.simulation.play import cluster
 
 SPEED = "indices.recovery.max_bytes_per_sec"
@@ -37,32 +37,32 @@ def speed(found: str | None = None) -> Unrestored:
 def test_compare_of_a_setting_and_of_added_replicas() -> None:
     by_file = SettingsView(persistent={SPEED: "20mb"}, files={SPEED: "20mb"}, resets=False)
     for before, settings, found in [
-        (None, SettingsView(), Found.RESTORED),
-        ("40mb", SettingsView(persistent={SPEED: "40mb"}), Found.RESTORED),
-        ("40mb", SettingsView(transient={SPEED: "40mb"}), Found.CHANGED),
-        (None, SettingsView(persistent={SPEED: "100mb"}), Found.NOT_RESTORED),
-        (None, SettingsView(persistent={SPEED: "1mb"}), Found.CHANGED),
-        (None, by_file, Found.RESTORED),
-        (None, NO_READING, Found.UNKNOWN),
+        (None, SettingsView(), ChangeState.RESTORED),
+        ("40mb", SettingsView(persistent={SPEED: "40mb"}), ChangeState.RESTORED),
+        ("40mb", SettingsView(transient={SPEED: "40mb"}), ChangeState.CHANGED),
+        (None, SettingsView(persistent={SPEED: "100mb"}), ChangeState.NOT_RESTORED),
+        (None, SettingsView(persistent={SPEED: "1mb"}), ChangeState.CHANGED),
+        (None, by_file, ChangeState.RESTORED),
+        (None, NO_READING, ChangeState.UNKNOWN),
     ]:
         assert compared(speed(before), cluster=VIEW, settings=settings).found is found
     # The index has one replica now, or does not exist any more.
     for uuid, replicas, found in (
-        (UUID, 1, Found.RESTORED),
-        (UUID, 0, Found.NOT_RESTORED),
-        ("gone", 0, Found.CHANGED),
+        (UUID, 1, ChangeState.RESTORED),
+        (UUID, 0, ChangeState.NOT_RESTORED),
+        ("gone", 0, ChangeState.CHANGED),
     ):
         added = ReplicasAdded(index="logs", index_uuid=uuid, found=replicas, wanted=replicas + 1)
         unrestored = Unrestored(replicas={uuid: added})
         assert compared(unrestored, cluster=VIEW).found is found
-        assert compared(unrestored, cluster=NO_READING).found is Found.UNKNOWN
+        assert compared(unrestored, cluster=NO_READING).found is ChangeState.UNKNOWN
 
 
 def test_nodes_excluded_from_voting() -> None:
     unrestored = Unrestored(excluded=frozenset({NodeName("es1")}))
-    assert compared(unrestored, cluster=VIEW).found is Found.RESTORED
+    assert compared(unrestored, cluster=VIEW).found is ChangeState.RESTORED
     still = compared(unrestored, cluster=replace(VIEW, voting_exclusions=("es1", "es9")))
-    assert (still.found, still.now) == (Found.NOT_RESTORED, "es1 excluded")
+    assert (still.found, still.now) == (ChangeState.NOT_RESTORED, "es1 excluded")
     assert compared(unrestored, cluster=NO_READING).sentence.endswith("; now unknown: no master")
 
 

@@ -30,7 +30,7 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.plan import Step
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
-from orchestrator.view.history import PastRun, history_object, history_text, past_run, trend
+from orchestrator.view.history import RunInHistory, history_object, history_text, past_run, trend
 from orchestrator.view.model import Screen
 from orchestrator.view.panel import panel
 from orchestrator.view.phrases import hold_sentence, nodes_in_words
@@ -85,7 +85,7 @@ def statuses() -> Iterator[tuple[str, object]]:
     yield "of the first attempt", _status(running, [replace(begun, at=T0)], after=60)
 
 
-def _past(*events: tuple[float, Event], run: str = "r", at: float = T0) -> PastRun:
+def _past(*events: tuple[float, Event], run: str = "r", at: float = T0) -> RunInHistory:
     found = past_run(
         [
             Record(run=run, sequence=n, at=at + later, event=event)
@@ -96,7 +96,7 @@ def _past(*events: tuple[float, Event], run: str = "r", at: float = T0) -> PastR
     return found
 
 
-def _run(number: int, seconds: dict[NodeName, float], *, finished: bool = True) -> PastRun:
+def _run(number: int, seconds: dict[NodeName, float], *, finished: bool = True) -> RunInHistory:
     """A run, a month after the one before, in which nodes took so long."""
     back = [
         (100.0 * n, NodeRecovered(node=name, seconds=s)) for n, (name, s) in enumerate(seconds.items(), 1)
