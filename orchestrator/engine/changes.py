@@ -11,7 +11,7 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.limits import LEAVING_SECONDS
+from orchestrator.engine import limits
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -67,14 +67,14 @@ def disable_allocation(situation: Situation, *events: Event) -> Decision:
     state, settings = situation.state, situation.seen.settings
     if isinstance(settings, Unknown):
         return LOOK_AGAIN
-    limits = situation.kind.raise_limits(settings, situation.policy, state)
+    raised = situation.kind.raise_limits(settings, situation.policy, state)
     disabled = situation.kind.withhold(settings, situation.policy)
     recorded = [
-        *(_changed(change, Purpose.RAISE_LIMITS) for change in limits),
+        *(_changed(change, Purpose.RAISE_LIMITS) for change in raised),
         *(_changed(change, Purpose.WITHHOLD) for change in disabled),
     ]
     purpose = Purpose.WITHHOLD if disabled else Purpose.RAISE_LIMITS
-    changes = (*disabled, *limits)
+    changes = (*disabled, *raised)
     write = (WriteSettings(changes=changes, purpose=purpose),) if changes else ()
     return act(*write, events=(*events, *recorded, run_phase(state.phase, Phase.WITHHELD)))
 
@@ -129,9 +129,10 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
     restored = [step for step in steps if isinstance(step, SettingRestored)]
     if restored:
         return note(*restored)
-    if _ACKNOWLEDGED in steps:
-        soon = situation.retry(ProbeSettings()) is not Retry.NOW
-        return wait(now, _ACKNOWLEDGED) if soon else act(ProbeSettings())
+    probe = next((step for step in steps if isinstance(step, ProbeSettings)), None)
+    if probe is not None:
+        soon = situation.retry(probe) is not Retry.NOW
+        return wait(now, "an update that the cluster acknowledges") if soon else act(probe)
     changes = tuple(step for step in steps if isinstance(step, SettingChange))
     if not changes:
         return wait(now, next(step for step in steps if isinstance(step, str)), seconds=1.0)
@@ -141,13 +142,10 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
     return _send(situation, write, failing, "a reading that shows the settings restored")
 
 
-_ACKNOWLEDGED: Final = "an update that the cluster acknowledges"
-
-
 def _next_step(
     situation: Situation, settings: SettingsView, debt: SettingChange, written: Container[SettingChange]
-) -> SettingRestored | SettingChange | str:
-    """What follows for one changed setting: that it is restored, the change to write, or what it waits for.
+) -> SettingRestored | SettingChange | ProbeSettings | str:
+    """What follows for one changed setting: that it is restored, what to write, or what it waits for.
 
     A value that is neither ours nor the original was set by others meanwhile. It is left and reported, once
     an update that changes nothing has proved that no update of ours is still queued.
@@ -174,7 +172,7 @@ def _next_step(
     silent = debt.holder is not None and (shown is None or debt.holder in state.forgetful)
     if shown not in (debt.found, debt.wanted, original.wanted) and not silent:
         outside = "changed outside this run: the new value stays"
-        return _restored(debt, shown, outside) if _queue_is_done(state) else _ACKNOWLEDGED
+        return _restored(debt, shown, outside) if _queue_is_done(state) else ProbeSettings()
     if original.wanted is None and not settings.resets:  # nothing is written rather than a guess
         return f"the value of {debt.key} in elasticsearch.yml, which it is restored to"
     if original in written and shown == original.wanted:
@@ -199,8 +197,7 @@ def _has_ended(situation: Situation, name: NodeName) -> bool:
     if host is not None:
         return host.service in _ENDED
     if state.baseline is None:
-        since = max([state.in_phase.since, *(node.since for node in state.nodes.values())])
-        return state.process.clock.passed(since, situation.seen.at) > LEAVING_SECONDS
+        return situation.over(limits.UNFOLLOWED) is not None
     return situation.has_left(name)
 
 

@@ -127,6 +127,11 @@ def _entered(state: RunState, _: None) -> Instant:
     return state.in_phase.since
 
 
+def _all_clear(state: RunState, _: None) -> Instant:
+    """From when the state of the last node is clear."""
+    return max([state.in_phase.since, *(node.since for node in state.nodes.values())])
+
+
 def _of_node(_: RunState, node: NodeProgress) -> Instant:
     return node.since
 
@@ -265,7 +270,7 @@ RESTORING: Final = Deadline(
 )
 # What a stand-down restores, from when the state of the last node became clear.
 STANDING_DOWN: Final = Limit(
-    lambda state, _: max([state.in_phase.since, *(node.since for node in state.nodes.values())]),
+    _all_clear,
     "rejoin",
     _says("then `rejoin` to restore settings", Phase.STANDING_DOWN),
     lambda state: () if state.nodes_in(*GOING_UP_OR_DOWN) else (None,),
@@ -293,6 +298,8 @@ BACK: Final = Deadline(
 LEAVING: Final = Deadline(
     _absent, lambda _state, _name: LEAVING_SECONDS, about=lambda state: state.process.absent, by_reading=True
 )
+# The same in a run without a baseline, which follows no members.
+UNFOLLOWED: Final = Limit(_all_clear, lambda _state, _: LEAVING_SECONDS, by_reading=True)
 # Shards that are red, and excused for a moment.
 EXCUSED: Final = Deadline(_excused, lambda _state, _: EXCUSED_SECONDS, about=_run, by_reading=True)
 # A verb that fails and is sent again.

@@ -23,7 +23,6 @@ from orchestrator.model.tuning import (
     BlockChange,
     Change,
     FileChange,
-    Reload,
     ServiceChange,
     TunedChange,
     ValueChange,
@@ -87,8 +86,7 @@ def call(change: Change) -> str:
         case ValueChange(path=path, wanted=wanted):
             words = ["set_value", path, " ".join(wanted.split())]
         case FileChange(path=path, reload=reload):
-            reloaded = "nobody" if reload is Reload.NONE else reload.value
-            words = ["put_file", path, reloaded, _spec(change.found), _spec(change.wanted)]
+            words = ["put_file", path, reload.value, _spec(change.found), _spec(change.wanted)]
         case BlockChange(path=path, name=name):
             words = ["put_block", path, name, _spec(_lines(change.found)), _spec(_lines(change.wanted))]
         case ServiceChange(service=service, wanted=mode):

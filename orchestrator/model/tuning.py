@@ -25,7 +25,7 @@ class OnFailure(Enum):
 class Reload(Enum):
     """What has to be reloaded after a file was written or removed."""
 
-    NONE = "nobody"
+    NONE = "nobody"  # the word in ledgers
     SYSTEMD = "systemd"
     UDEV = "udev"
     INIT = "init"

@@ -82,7 +82,7 @@ NODE: Final = (
         "EFFECT",
     ),
 )
-HIDDEN: Final = {"HOST", "FAILING", "LAST_COUNT", "REACH", "LEAVING", "EXCUSED"}
+HIDDEN: Final = {"HOST", "FAILING", "LAST_COUNT", "REACH", "LEAVING", "UNFOLLOWED", "EXCUSED"}
 """What a view cannot show: only a reading has the reason of the wait."""
 
 REAL: Final = {"TIMEOUT", "WITHHELD"}
@@ -113,6 +113,7 @@ ROWS: Final[tuple[tuple[str, Phase, Fields, Fields, float], ...]] = (
     ("LOST_STOP", Phase.FINISHING, {}, LOST, 101.0),
     ("REACH", Phase.GATED, {}, LOST, 101.0),
     ("LEAVING", Phase.GATED, MISSING, {}, 30.0),
+    ("UNFOLLOWED", Phase.STANDING_DOWN, {"since": LONG_AGO}, {}, 30.0),
     ("EXCUSED", Phase.DOWN, {"excused_since": AT}, {}, 60.0),
     ("REJOIN", Phase.REJOINED, {"since": AT}, {"phase": STARTING}, 307.0),
     ("RESTORING", Phase.FINISHING, {"since": AT, "settings": {KEY: OFF}}, {}, 307.0),
