@@ -9,7 +9,6 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from functools import cache
 from time import time
 from typing import Annotated, Any, Final
 
@@ -70,12 +69,6 @@ COMMANDS: Final[Mapping[str, Any]] = {
 """The commands and groups of commands, in the order of the help."""
 
 
-@cache
-def _commands() -> dict[str, Any]:
-    """Each command as the library runs it."""
-    return {name: _command(name, given) for name, given in COMMANDS.items()}
-
-
 def _command(name: str, given: Any) -> Any:
     if isinstance(given, typer.Typer):
         return typer.main.get_command(given)
@@ -88,7 +81,9 @@ class Program(Group):
     """The program as a group of commands; typer's own order has the groups in it last."""
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(**{**given, "commands": _commands()})
+        # Made anew for each: a command keeps the options for help of its first use.
+        commands = {name: _command(name, one) for name, one in COMMANDS.items()}
+        super().__init__(**{**given, "commands": commands})
 
 
 app = typer.Typer(

@@ -49,8 +49,7 @@ def _helps() -> Iterator[tuple[str, str]]:
     todo = [(typer.main.get_command(app), "orchestrate", None)]
     while todo:
         command, name, parent = todo.pop()
-        words = (app.info.context_settings or {})["help_option_names"]  # a command keeps its first ones
-        context = typer.Context(command, info_name=name, parent=parent, help_option_names=words)
+        context = typer.Context(command, info_name=name, parent=parent)
         yield name, command.get_help(context)
         inner = getattr(command, "commands", {})
         todo += [(one, f"{name} {child}", context) for child, one in inner.items()]
