@@ -70,8 +70,8 @@ def _before_and_after(one: MergeProgress) -> str:
     said = f" ({one_line(end.why)})" if end.why else ""
     took = f", {duration(end.seconds)}" if end.seconds else ""
     return (
-        f"{target.index}: {target.segments} -> {counted(end.segments, 'segment')} a copy, "
-        f"{size(target.bytes)} -> {size(end.bytes)}{took}{said}"
+        f"{target.index}: {target.segments} → {counted(end.segments, 'segment')} a copy, "
+        f"{size(target.bytes)} → {size(end.bytes)}{took}{said}"
     )
 
 

@@ -19,7 +19,6 @@ from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.encoding import fields_of
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
-from orchestrator.model.observation import SettingValue
 from orchestrator.model.plan import FoundAndWanted, Plan, Step, ValueToday, by_key
 from orchestrator.model.policy import Kind, numbers
 from orchestrator.model.riak import is_timer, limit_key, timer_key
@@ -185,23 +184,19 @@ def _settings(plan: Plan) -> list[str]:
 
 
 def _changed(plan: Plan, key: str) -> str:
-    """A setting's value now and during the run, and why: `40mb (default) -> 100mb, 2.5 times, so that …`."""
+    """A setting's value now and during the run, and why: `40mb (default) → 100mb, 2.5 times, so that …`."""
     found, wanted = plan.settings_changed[key]
     today = plan.settings_today.get(key, ValueToday(value=found))
     source = f" ({_SOURCES[today.source]})" if today.source in _SOURCES else ""
-    value = _value(today.value)
+    value = setting(today.value)
     times = "" if today.times is None else f", {today.times:.3g} times"
     why = next((f", {why}" for begins, why in _REASONS.items() if key.startswith(begins)), "")
     levels = [
-        f"{level} {_value(before)} -> {_value(after)}"
+        f"{level} {setting(before)} → {setting(after)}"
         for level, (before, after) in by_key(plan.settings_by_level).get(key, ())
     ]
     both = f" ({'; '.join(levels)})" if len(levels) > 1 else ""
-    return f"{value}{source} -> {_value(wanted)}{both}{times}{why}"
-
-
-def _value(value: SettingValue | None) -> str:
-    return "not set" if value is None else setting(value)
+    return f"{value}{source} → {setting(wanted)}{both}{times}{why}"
 
 
 _SOURCES: Final = {"default": "default", "transient": "transient", "file": "from the nodes' configuration"}

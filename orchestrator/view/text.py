@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TextIO
 
 from rich.cells import cell_len
 
@@ -32,24 +32,29 @@ def nodes_of(count: int, total: int) -> str:
 
 
 def setting(value: SettingValue | None) -> str:
-    """A setting's value, or `absent`."""
+    """A setting's value, or `not set`."""
     match value:
         case None:
-            return "absent"
+            return "not set"
         case str():
             return value or '""'
         case _:
             return f"[{', '.join(value)}]"
 
 
+IN_ASCII: Final[Mapping[str, str]] = {"→": "->", "…": "...", "·": "-", "✓": "+", "✗": "X", "▶": ">"}
+"""The program's own signs that are not ASCII, and what is written to a stream whose encoding lacks them."""
+
+
 def printed(lines: Iterable[str], stream: TextIO) -> str:
     """Lines as they are written to a stream: each made visible, so that none can be more than one.
 
-    Characters that the stream's encoding lacks are escaped too.
+    Signs that the stream's encoding lacks are written in ASCII, and any other such character is escaped.
     """
     text = "".join(f"{visible(line)}\n" for line in lines)
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    lacking = {ord(sign): plain for sign, plain in IN_ASCII.items() if not sign.encode(encoding, "ignore")}
+    return text.translate(lacking).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> list[str]:

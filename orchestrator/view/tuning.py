@@ -99,16 +99,16 @@ def change_words(change: Change) -> str:
     """A change on one line."""
     match change:
         case ValueChange(path=path, found=old, wanted=new):
-            return f"{path}: {one_line(old)} -> {one_line(new)}"
+            return f"{path}: {one_line(old)} → {one_line(new)}"
         case FileChange(path=path, found=old, wanted=new):
             return f"{'remove' if new is None else 'write' if old is None else 'rewrite'} {path}"
         case BlockChange(path=path, name=name, found=old, wanted=new):
             verb = "take away" if new is None else "add" if old is None else "replace"
             return f"{verb} the lines of orchestrate {name} in {path}"
         case ServiceChange(service=service, found=was, wanted=mode):
-            return f"service {service}: {_mode(was)} -> {_mode(mode)}"
+            return f"service {service}: {_mode(was)} → {_mode(mode)}"
         case TunedChange(found=before, wanted=after):
-            return f"tuned profile: {before or 'none'} -> {after or 'none'}"
+            return f"tuned profile: {before or 'none'} → {after or 'none'}"
         case _:
             assert_never(change)
 

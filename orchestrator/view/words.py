@@ -54,7 +54,7 @@ def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: 
         case ev.SettingChanged() | ev.SettingRestored():
             return _setting(event)
         case ev.ReplicasAdded(index=index, found=found, wanted=wanted):
-            return f"index {index}: {found} -> {counted(wanted, 'replica')} for the run"
+            return f"index {index}: {found} → {counted(wanted, 'replica')} for the run"
         case ev.ReplicasRestored(index_uuid=index_uuid):
             return f"index with uuid {index_uuid}: original number of replicas restored"
         case ev.VotingExcluded(node=node):
@@ -69,7 +69,7 @@ def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: 
             return f"wave {number}: finished after {duration(seconds)}"
         case ev.PhaseEntered(node=name, from_=from_, to=to, why=why):
             back = name is not None and to == NodePhase.REJOINED.value
-            return f"{name or 'run'}: {'rejoined the cluster' if back else f'{from_} -> {to}'}{_because(why)}"
+            return f"{name or 'run'}: {'rejoined the cluster' if back else f'{from_} → {to}'}{_because(why)}"
         case ev.GoodReading(count=0, why=why):
             return f"good readings in a row: 0{_because(why)}"
         case ev.GoodReading(count=count, why=why):
@@ -193,7 +193,7 @@ def _setting(event: ev.SettingChanged | ev.SettingRestored) -> str:
     where = f"setting {event.key} ({event.level.value})"
     if isinstance(event, ev.SettingChanged):
         found = setting(event.found)
-        change = f"{found} -> {setting(event.wanted)} {PURPOSES[event.purpose]}"
+        change = f"{found} → {setting(event.wanted)} {PURPOSES[event.purpose]}"
         return f"{where}: {change}; {found} will be restored"
     value = setting(event.value)
     return f"{where}: {value}, {one_line(event.note)}" if event.note else f"{where}: restored to {value}"
@@ -376,7 +376,7 @@ def _tuning(event: wev.TuningEvent) -> str:
 
 def _tuned(tuned: wev.TuningApplied | act.TuneHost) -> str:
     """A tunable with its former value, if there is one, and its new one."""
-    former = f"{one_line(tuned.found)} -> " if tuned.found else ""
+    former = f"{one_line(tuned.found)} → " if tuned.found else ""
     return f"{tuned.tunable}: {former}{one_line(tuned.wanted)}"
 
 

@@ -89,7 +89,7 @@ def test_a_run_that_restored_everything_before_the_kill(cluster: SmallCluster, s
     """Its process was killed between its last restore and the commit."""
     said = status()
     assert f"not restored: nothing, {READ}; the journal ends at {SINCE}\n" in said
-    assert "; now absent (restored)\n" in said
+    assert "; now not set (restored)\n" in said
     assert "node es2: stopping; now a member of the cluster (restored)\n" in said
     assert UNWRITTEN not in said
     assert f"to close the run: orchestrate restore {RUN}" in said

@@ -16,7 +16,7 @@ from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinis
 from orchestrator.model.observation import Watch
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.view.progress import not_restored
-from orchestrator.view.reporters import JsonReporter, LineReporter, Rehearsed, rehearsed_lines
+from orchestrator.view.reporters import JsonReporter, LineReporter, Outlet, Rehearsed, rehearsed_lines
 from orchestrator.view.summary import summary, summary_lines
 from tests.unit.view import samples
 
@@ -135,11 +135,15 @@ def test_a_reader_that_goes_away_does_not_stop_the_run(kind: str) -> None:
     assert out.tries == 1
 
 
-def test_a_name_that_the_stream_cannot_write_is_escaped() -> None:
+@pytest.mark.parametrize(
+    ("encoding", "line"),
+    [("ascii", b"caf\\xe9 -> x..."), ("latin-1", b"caf\xe9 -> x..."), ("cp1252", b"caf\xe9 -> x\x85")],
+)
+def test_what_the_stream_cannot_write_has_a_sign_in_ascii(encoding: str, line: bytes) -> None:
     raw = io.BytesIO()
-    reporter = LineReporter(io.TextIOWrapper(raw, encoding="ascii"), lambda: samples.t0)
-    reporter.events(samples.records([StoodDown(outcome=Outcome.HELD, left=("index caf\u00e9",))]))
-    assert b"caf\\xe9" in raw.getvalue()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    Outlet(stream).line("caf\u00e9 \u2192 x\u2026")
+    assert raw.getvalue() == line + b"\n"
 
 
 def test_a_name_cannot_drive_the_terminal_nor_forge_a_line() -> None:

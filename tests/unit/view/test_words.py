@@ -30,7 +30,7 @@ from orchestrator.untrusted import one_line, visible
 from orchestrator.view.feed import Feed
 from orchestrator.view.live import tone
 from orchestrator.view.phrases import OUTCOMES
-from orchestrator.view.text import duration, listed, setting, size, stamp, stamp_seconds
+from orchestrator.view.text import IN_ASCII, duration, listed, setting, size, stamp, stamp_seconds
 from orchestrator.view.words import action_sentence, sentence
 from tests.unit.view import samples
 
@@ -45,9 +45,9 @@ def test_every_event_and_action_has_a_plain_line(subtests: pytest.Subtests, gold
     for one in examples:
         with subtests.test(type(one).__name__):
             line = sentence(one)
-            assert line.isascii()
+            assert line.translate(dict.fromkeys(map(ord, IN_ASCII))).isascii()
             assert line.isprintable()
-            assert "=" not in line.replace("->", ""), "a repr is no sentence"
+            assert "=" not in line, "a repr is no sentence"
             assert tone(one)
     lines = [f"{stamp_seconds(record.at)} {sentence(record.event)}" for record in samples.records(examples)]
     golden("lines.txt", "\n".join(lines) + "\n")
@@ -88,7 +88,7 @@ def test_times_sizes_settings_and_lists_in_words() -> None:
         assert duration(float(given)) == shown, given
     for given, _, shown in (row.partition(" ") for row in SIZES.split(", ")):
         assert size(int(given)) == shown, given
-    assert [setting(value) for value in (None, "", ("a", "b"))] == ["absent", '""', "[a, b]"]
+    assert [setting(value) for value in (None, "", ("a", "b"))] == ["not set", '""', "[a, b]"]
     assert (listed(["a", "b", "c"], 2), listed([], 2)) == ("a, b and 1 more", "")
     assert (one_line("a\n\n b "), one_line("x" * 20, 10)) == ("a | b", "xxxxxxx...")
     assert stamp(1_800_000_000.1234) == "2027-01-15T08:00:00.123Z", "of RFC 3339, in UTC"
@@ -119,10 +119,10 @@ def test_what_a_record_lists_is_said_to_be_listed() -> None:
 def test_a_tunable_is_said_with_its_former_value_if_there_is_one(subtests: pytest.Subtests) -> None:
     boot = TunableState(tunable=BOOT, wanted=SET_BY_US, running="", at_boot=NOT_SET, verdict=Verdict.DRIFT)
     for found, wanted, said in [
-        ("60", "1", "x: 60 -> 1"),
-        (boot.former, boot.wanted, "x: not set by orchestrate -> set by orchestrate's unit, enabled"),
+        ("60", "1", "x: 60 → 1"),
+        (boot.former, boot.wanted, "x: not set by orchestrate → set by orchestrate's unit, enabled"),
         ("", SET_BY_US, "x: set by orchestrate's unit, enabled"),
-        ("not set", "at least 65535", "x: not set -> at least 65535"),
+        ("not set", "at least 65535", "x: not set → at least 65535"),
     ]:
         with subtests.test(found=found):
             made = TuneHost(node=NodeName("es1"), tunable="x", changes=(), found=found, wanted=wanted)
