@@ -245,6 +245,7 @@ class RunningSnapshot:
     aborted: bool = False  # it was given up, and has not ended
     since: Instant | None = None  # when it began; None if the version does not say
     nodes: tuple[NodeName, ...] = ()  # where parts of it have not ended; of a node that has left, its id
+    done: float | None = None  # share of its shards that have ended, 0 to 1; None if no shard is listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

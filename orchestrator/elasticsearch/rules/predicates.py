@@ -43,7 +43,7 @@ from orchestrator.engine.predicates import (
     Question,
     disabling,
 )
-from orchestrator.formats import listed
+from orchestrator.formats import duration, listed
 from orchestrator.model.allocation import DISABLING, disables
 from orchestrator.model.cluster import (
     DATA_ROLES,
@@ -531,10 +531,10 @@ def no_running_snapshot(question: Question) -> Iterator[Finding]:
 
 def _state_of(snapshot: RunningSnapshot, now: Instant) -> str:
     on = f" on {listed(snapshot.nodes, SUBJECTS)}" if snapshot.nodes else ""
-    hours = 0 if snapshot.since is None else int((now - snapshot.since) // 3600)
-    began = f"; it began {hours} h ago" if hours > 0 else ""
+    began = "" if snapshot.since is None else f"; it began {duration(max(0.0, now - snapshot.since))} ago"
     if not snapshot.aborted:
-        return f"is running{on}{began}"
+        done = "" if snapshot.done is None else f", {int(snapshot.done * 100)}% of its shards are done"
+        return f"is running{on}{done}{began}"
     return (
         f"is aborted and has not ended{on}{began}. Where waiting does not help, a restart of"
         f" {'that node' if len(snapshot.nodes) == 1 else 'its nodes'} ends it, with this predicate disabled:"

@@ -230,17 +230,16 @@ def parse_snapshots(body: Any) -> Reading[tuple[RunningSnapshot, ...]]:
 
 
 def _running_snapshot(each: Any) -> RunningSnapshot:
-    began, shards = within(each, "start_time_millis"), given(within(each, "shards"), [])
-    unfinished = [
-        shard["node"]
-        for shard in (shards if isinstance(shards, list) else [])
-        if isinstance(within(shard, "node"), str) and within(shard, "state") not in _ENDED
-    ]
+    began, listed = within(each, "start_time_millis"), given(within(each, "shards"), [])
+    shards = listed if isinstance(listed, list) else []
+    left = [shard for shard in shards if within(shard, "state") not in _ENDED]
+    unfinished = [shard["node"] for shard in left if isinstance(within(shard, "node"), str)]
     return RunningSnapshot(
         name=f"{text(within(each, 'repository'), 'repository')}/{text(within(each, 'snapshot'), 'snapshot')}",
         aborted=within(each, "state") == "ABORTED",
         since=began / 1000 if isinstance(began, int) and began > 0 else None,
         nodes=tuple(NodeName(node) for node in dict.fromkeys(unfinished)),
+        done=1 - len(left) / len(shards) if shards else None,
     )
 
 

@@ -738,7 +738,7 @@ def test_archived_settings_are_told_with_what_to_do() -> None:
     assert findings(again, "settings_are_writable") == [(subject, f"403: not allowed; {told}")]
 
 
-def test_a_snapshot_is_named_with_its_age_and_nodes(subtests: pytest.Subtests) -> None:
+def test_a_snapshot_is_named_with_its_age_share_and_nodes(subtests: pytest.Subtests) -> None:
     """One that is aborted may stay so for days: what ends it is a restart."""
     asked = question()
     day, cure = asked.observation.at - 100 * 3600, "a restart of that node ends it"
@@ -746,10 +746,11 @@ def test_a_snapshot_is_named_with_its_age_and_nodes(subtests: pytest.Subtests) -
     for snapshot, words in [
         (
             RunningSnapshot(name="r/s", aborted=True, since=day, nodes=(ES2,)),
-            ["aborted", "es2", "100 h", cure],
+            ["aborted", "es2", "began 4d 4h ago", cure],
         ),
         (RunningSnapshot(name="r/s", aborted=True), ["aborted", "its nodes"]),
-        (RunningSnapshot(name="r/s", since=day + 99 * 3600), ["is running", "1 h ago"]),
+        (RunningSnapshot(name="r/s", since=day + 99 * 3600), ["is running; it began 1h 0m ago"]),
+        (RunningSnapshot(name="r/s", nodes=(ES2,), done=0.996), ["on es2, 99% of its shards are done"]),
         (RunningSnapshot(name="r/s", aborted=True, nodes=many), ["es5 and 3 more", "its nodes"]),
     ]:
         with subtests.test(snapshot=snapshot):

@@ -201,20 +201,21 @@ def test_where_a_snapshot_has_not_ended(subtests: pytest.Subtests) -> None:
     names = {"repository": "r", "snapshot": "s", "start_time_millis": 1000}
     parts = [("SUCCESS", "a"), ("ABORTED", "b"), ("INIT", "c"), ("ABORTED", "b"), ("MISSING", None)]
     shards = [{"index": "logs", "shard": 0, "state": state, "node": node} for state, node in parts]
-    for listed, aborted, since, nodes in [
-        ({**names, "state": "ABORTED", "shards": shards}, True, 1.0, ("b", "c")),
-        ({**names, "state": "STARTED", "shards": shards[:2]}, False, 1.0, ("b",)),
-        ({**names, "state": "INIT"}, False, 1.0, ()),
-        ({**names, "state": "ABORTED", "start_time_millis": 0, "shards": {}}, True, None, ()),
+    for listed, aborted, since, nodes, done in [
+        ({**names, "state": "ABORTED", "shards": shards}, True, 1.0, ("b", "c"), 0.4),
+        ({**names, "state": "STARTED", "shards": shards[:2]}, False, 1.0, ("b",), 0.5),
+        ({**names, "state": "INIT"}, False, 1.0, (), None),
+        ({**names, "state": "ABORTED", "start_time_millis": 0, "shards": {}}, True, None, (), None),
     ]:
         with subtests.test(listed=listed):
             found = parse_snapshots({"cluster_name": "lab", "snapshots": {"snapshots": [listed]}})
-            assert found == (RunningSnapshot(name="r/s", aborted=aborted, since=since, nodes=nodes),)
+            wanted = RunningSnapshot(name="r/s", aborted=aborted, since=since, nodes=nodes, done=done)
+            assert found == (wanted,)
     by_stage = {"shards": {"0": {"stage": "FINALIZE", "node": "b"}, "1": {"stage": "DONE", "node": "a"}}}
     began = {"start_time_in_millis": 1000}
     status = {"snapshots": [{**names, "state": "ABORTED", "stats": began, "indices": {"logs": by_stage}}]}
     found = parse_snapshots(listed_snapshots(status))
-    assert found == (RunningSnapshot(name="r/s", aborted=True, since=1.0, nodes=(NodeName("b"),)),)
+    assert found == (RunningSnapshot(name="r/s", aborted=True, since=1.0, nodes=(NodeName("b"),), done=0.5),)
 
 
 @pytest.mark.parametrize("look", [[Look.ACTIVITY], [Look.ACTIVITY, Look.CLUSTER]], ids=["alone", "beside"])
