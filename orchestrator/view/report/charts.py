@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from orchestrator.formats import counted, duration, size
 from orchestrator.holds import in_words
-from orchestrator.view.report.facts import STEPS, Facts, seconds_of, spans
+from orchestrator.steps import TURN
+from orchestrator.view.report.facts import Facts, seconds_of, spans
 
 FEW: Final = 40
 """So many nodes have a line with their name; of more, each is a thin bar, and the slow ones are named."""
@@ -127,7 +128,7 @@ def timeline(facts: Facts, axis: Axis) -> dict[str, Any]:
 def _name(node: Facts, axis: Axis) -> dict[str, Any]:
     """The name of a node, beside its bars on the side where there is room, with its time."""
     word = {"failed": "failed", "skipped": "skipped"}.get(node["phase"])
-    if node["phase"] in ("pending", *STEPS):
+    if node["phase"] in ("pending", *TURN):
         word = "not restarted" if not node["turns"] else "not finished"
     took = "" if node["seconds"] is None else duration(node["seconds"])
     text = " · ".join(part for part in (node["node"], word or took) if part)
@@ -239,7 +240,7 @@ def _percent(part: float, whole: float) -> float:
 
 def _steps(node: Facts, top: float) -> list[dict[str, Any]]:
     found, x = list[dict[str, Any]](), 0.0
-    for step in STEPS.values():
+    for step in TURN.values():
         seconds = node[seconds_of(step)] or 0.0
         if seconds:
             found.append({"step": step, "x": x, "w": _percent(seconds, top), "text": duration(seconds)})

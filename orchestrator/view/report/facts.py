@@ -14,17 +14,11 @@ from typing import Any, Final, TypeAlias
 
 from orchestrator.formats import stamp
 from orchestrator.holds import HoldPeriod, Holds
+from orchestrator.steps import TURN
 
 Record: TypeAlias = Mapping[str, Any]
 Facts: TypeAlias = dict[str, Any]
 
-STEPS: Final[Mapping[str, str]] = {
-    "stopping": "stop",
-    "stopped": "work",
-    "starting": "start and join",
-    "rejoined": "recover",
-}
-"""Phase of a node to the step of its turn, for people. No other phase is a part of a turn."""
 SLOW: Final = 1.5
 """A node is named as slow if it took so many times as long as the median of all, and as predicted."""
 _SLOW_SECONDS: Final = 10.0
@@ -80,7 +74,7 @@ def as_json(facts: Any) -> Any:
 def rows_of(facts: Facts) -> list[dict[str, object]]:
     """The nodes of a run as rows of a table, in the order of their turns."""
     of_run = {name: facts[name] for name in ("run", "cluster", "version")}
-    steps = [seconds_of(step) for step in STEPS.values()]
+    steps = [seconds_of(step) for step in TURN.values()]
     return [
         {
             **of_run,
@@ -192,7 +186,7 @@ class _Story:
 
     def _node(self, name: str) -> Facts:
         if name not in self.nodes:
-            steps = dict.fromkeys(map(seconds_of, STEPS.values()))
+            steps = dict.fromkeys(map(seconds_of, TURN.values()))
             moved = dict.fromkeys(("bytes_reused", "bytes_copied", "operations_replayed"))
             named = {"node": name, "zone": None, "wave": None, "phase": "pending", "why": ""}
             times = {"seconds": None, "predicted_seconds": None, "slow": False}
@@ -219,9 +213,9 @@ class _Story:
         self._step_ends(node)
         node["phase"] = phase
         node["why"] = record.get("why") or "" if phase in ("failed", "skipped") else ""
-        if phase in STEPS:
+        if phase in TURN:
             of_turn = {"attempt": len(self.attempts), "wave": node["wave"]}
-            node["turns"].append({"step": STEPS[phase], "began": self.at, "ended": None, **of_turn})
+            node["turns"].append({"step": TURN[phase], "began": self.at, "ended": None, **of_turn})
 
     def _step_ends(self, node: Facts) -> None:
         turns = node["turns"]
@@ -391,7 +385,7 @@ class _Story:
             "nodes_restarted": sum(node["phase"] == "recovered" for node in nodes),
             "nodes_failed": [node["node"] for node in nodes if node["phase"] == "failed"],
             "nodes_skipped": [node["node"] for node in nodes if node["phase"] == "skipped"],
-            "nodes_not_restarted": [n["node"] for n in nodes if n["phase"] in ("pending", *STEPS)],
+            "nodes_not_restarted": [n["node"] for n in nodes if n["phase"] in ("pending", *TURN)],
             "seconds_a_node": median(node_seconds.values()) if node_seconds else None,
             "predicted_seconds_a_node": median(likely) if likely else None,
             "node_seconds": node_seconds,

@@ -13,8 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from orchestrator.formats import counted, duration, listed, size
 from orchestrator.holds import GATES_OPEN, public_in_words
+from orchestrator.steps import TURN
 from orchestrator.view.report import charts
-from orchestrator.view.report.facts import SLOW, STEPS, Facts, seconds_of, shown
+from orchestrator.view.report.facts import SLOW, Facts, seconds_of, shown
 
 OUTCOMES: Final[Mapping[str | None, tuple[str, str]]] = {
     "done": ("good", "done"),
@@ -55,7 +56,7 @@ def run_page(facts: Facts, zone: tzinfo | None = None, *, status: Mapping[str, A
         commands=_commands(facts),
         tuning=_tuning(facts),
         slow=[node for node in facts["nodes"] if node["slow"]],
-        steps=tuple(STEPS.values()),
+        steps=tuple(TURN.values()),
         slow_by=SLOW,
         few=charts.FEW,
     )

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.view.report.facts import STEPS, as_json, seconds_of
+from orchestrator.steps import TURN
+from orchestrator.view.report.facts import as_json, seconds_of
 from orchestrator.view.report.page import OUTCOMES, run_page
 from orchestrator.view.text import counted, duration, listed, size
 from tests.simulation import reported
@@ -131,7 +132,7 @@ def _attempts(told: dict[str, Any], page: Page) -> None:
 
 
 def _nodes(told: dict[str, Any], page: Page) -> None:
-    steps = {step.capitalize(): seconds_of(step) for step in STEPS.values()}
+    steps = {step.capitalize(): seconds_of(step) for step in TURN.values()}
     times = {**steps, "In all": "seconds", "Predicted": "predicted_seconds"}
     rows = page.rows("Nodes")
     assert rows == [
@@ -150,7 +151,7 @@ def _nodes(told: dict[str, Any], page: Page) -> None:
 
 def _charts(told: dict[str, Any], page: Page) -> None:
     turns = Counter(turn["step"].split()[0] for node in told["nodes"] for turn in node["turns"])
-    drawn = {step.split()[0]: page.bars[step.split()[0]] - 1 for step in STEPS.values()}  # one in the key
+    drawn = {step.split()[0]: page.bars[step.split()[0]] - 1 for step in TURN.values()}  # one in the key
     assert drawn == {step: turns[step] for step in drawn}
     of = f"{counted(len(told['waves']), 'wave')} and {counted(len(told['nodes']), 'node')}"
     assert any(label.startswith(f"Timeline of {of};") for label in page.labels)

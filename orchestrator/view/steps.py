@@ -1,0 +1,421 @@
+"""The steps of a run's nodes: which is over, which one is now, how much of the run is done and what is left.
+
+A step is over once an event of the journal says so, and never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from orchestrator.engine.estimate import PUBLISHED
+from orchestrator.engine.progress import NodeProgress
+from orchestrator.engine.state import RunState
+from orchestrator.engine.waves import nodes_to_restart
+from orchestrator.model.action import Purpose
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import (
+    NodeRecovered,
+    PhaseEntered,
+    Record,
+    RestoreBegun,
+    RunResumed,
+    RunStarted,
+    SettingChanged,
+    SettingRestored,
+    WaveFinished,
+    WaveGaveWay,
+    WaveStarted,
+)
+from orchestrator.model.phase import RESTART, VERSION, NodePhase, Phase
+from orchestrator.model.policy import Kind
+from orchestrator.model.prediction import Prediction
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.steps import (
+    CHECK,
+    DISABLE,
+    DONE,
+    JOIN,
+    RECOVER,
+    START,
+    STOP,
+    WORK,
+    step_of_node,
+    step_of_run,
+)
+from orchestrator.view.text import clock_time, duration
+
+_ORDER: Final = (CHECK, DISABLE, STOP, WORK, START, JOIN, RECOVER)
+
+_USUAL: Final[Mapping[str, float]] = {
+    CHECK: 0.05,
+    DISABLE: 0.05,
+    STOP: 0.1,
+    WORK: 0.02,
+    START: 0.2,
+    JOIN: 0.3,
+    RECOVER: 0.3,
+}
+"""The share of each step in a turn, until this run has measured one."""
+_WITH_WORK: Final = 0.3
+"""That of the work of a node with hooks, an install, tuning or a reboot, as far as it was not measured."""
+
+_END: Final = 0.02
+"""The share of the whole that is kept for the end of a run, which restores settings."""
+_TO_END: Final[Seconds] = 5.0
+"""The usual time of that."""
+
+
+class StepState(Enum):
+    """Whether a step is over."""
+
+    OVER = "over"
+    NOW = "now"
+    TO_COME = "to come"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnStep:
+    """A step of a node's turn."""
+
+    name: str
+    state: StepState
+    seconds: Seconds | None = None  # how long it took, or has taken so far; None where no record shows it
+
+
+class Turns:
+    """When the steps of a run's nodes began, by its records in order, and what the finished ones took.
+
+    Only what one process has seen counts: no step lasts over the end of a process.
+    """
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        # by node, the steps of its turn with their beginnings; DONE is the last. Each value is replaced as a
+        # whole, for another thread.
+        self.begun: dict[NodeName, tuple[tuple[str, Instant], ...]] = {}
+        self.waves_measured = 0
+        self.overlaps = False
+        self._wave: tuple[NodeName, ...] = ()
+        self._check_since: Instant = 0.0
+        self._disabled: set[tuple[object, str]] = set()
+        self._took: dict[str, list[Seconds]] = {}
+        self.wave_seconds: Seconds = 0.0
+        self.recovered: set[NodeName] = set()
+        for record in records:
+            self.see(record)
+
+    def see(self, record: Record) -> None:
+        """One more record."""
+        at = record.at
+        match record.event:
+            case RunStarted() | RunResumed() | RestoreBegun():
+                self.begun.clear()
+                self._wave, self._check_since = (), at
+            case SettingChanged(purpose=Purpose.WITHHOLD, level=level, key=key):
+                self._disabled.add((level, key))
+            case SettingRestored(level=level, key=key):
+                self._disabled.discard((level, key))
+            case WaveStarted(wave=wave):
+                self._wave = wave.nodes
+                for name in wave.nodes:
+                    self.begun[name] = ((CHECK, self._check_since),)
+            case PhaseEntered(node=None, to=to):
+                self._run_enters(to, at)
+            case PhaseEntered(node=str(name), to=to):
+                self._node_enters(NodeName(name), NodePhase(to), at)
+            case NodeRecovered(node=name):
+                self.recovered.add(name)
+            case WaveFinished(seconds=seconds):
+                self.waves_measured += 1
+                self.wave_seconds += seconds
+            case WaveGaveWay():
+                self.overlaps = True
+            case _:
+                pass
+
+    def _run_enters(self, phase: str, at: Instant) -> None:
+        if phase == Phase.GATED.value:
+            self._check_since = at
+        elif phase == Phase.WITHHELD.value and self._disabled:
+            for name in self._wave:
+                self._begin(name, DISABLE, at)
+        elif phase == Phase.REJOINED.value:
+            for name in self._wave:
+                if self.begun.get(name, ((None, 0.0),))[-1][0] == START:
+                    self._begin(name, JOIN, at)
+
+    def _node_enters(self, name: NodeName, phase: NodePhase, at: Instant) -> None:
+        match phase:
+            case NodePhase.PENDING | NodePhase.SKIPPED | NodePhase.FAILED:
+                self.begun.pop(name, None)
+            case NodePhase.RECOVERED:
+                self._begin(name, DONE, at)
+                for step, seconds in self.took(name).items():
+                    self._took.setdefault(step, []).append(seconds)
+            case _:
+                self._begin(name, _STEP_OF[phase], at)
+
+    def _begin(self, name: NodeName, step: str, at: Instant) -> None:
+        self.begun[name] = (*self.begun.get(name, ()), (step, at))
+
+    def took(self, name: NodeName) -> dict[str, Seconds]:
+        """Seconds of the steps of a node that are over, in their order."""
+        begun, found = self.begun.get(name, ()), dict[str, Seconds]()
+        for (step, since), (_, until) in pairwise(begun):
+            found[step] = found.get(step, 0.0) + until - since
+        return found
+
+    def usual(self, step: str) -> Seconds | None:
+        """What this step took so far in this run; None before the first node."""
+        return median(self._took[step]) if self._took.get(step) else None
+
+
+_STEP_OF: Final = {
+    NodePhase.STOPPING: STOP,
+    NodePhase.STOPPED: WORK,
+    NodePhase.STARTING: START,
+    NodePhase.REJOINED: RECOVER,
+}
+
+
+# The steps of one node ------------------------------------
+
+
+def current_step(state: RunState, node: NodeProgress) -> str | None:
+    """The step of its turn that a node is in; None before and after its turn."""
+    if node.phase is NodePhase.STARTING:
+        return JOIN if state.phase is Phase.REJOINED else START
+    if node.phase is NodePhase.PENDING and state.wave is not None and node.name in state.wave.nodes:
+        disables = state.phase is Phase.WITHHELD and state.unrestored.withheld
+        return DISABLE if disables else CHECK if state.phase in (Phase.GATED, Phase.WITHHELD) else None
+    return _STEP_OF.get(node.phase)
+
+
+def in_words(state: RunState, node: NodeProgress) -> str:
+    """The step of a node for people: `join`, `to come`, `done`."""
+    riak = state.begun.policy.kind is Kind.RIAK
+    step = current_step(state, node)
+    return step_of_node(node.phase.value, riak=riak) if step in (None, RECOVER) else str(step)
+
+
+def run_in_words(state: RunState) -> str:
+    """The step of a run for people: `check`, `stop and start`, `stand down`."""
+    return step_of_run(state.phase.value, riak=state.begun.policy.kind is Kind.RIAK)
+
+
+def steps_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant) -> tuple[TurnStep, ...]:
+    """The steps of a node: those that the records show as over, the current one, and those to come.
+
+    Empty before its turn. What another process has seen is left out.
+    """
+    current, took = current_step(state, node), turns.took(node.name)
+    riak = state.begun.policy.kind is Kind.RIAK
+    if current is None and node.phase is not NodePhase.RECOVERED:
+        return ()
+    place = len(_ORDER) if current is None else _ORDER.index(current)
+    found = [
+        TurnStep(name=_named(step, riak=riak), state=StepState.OVER, seconds=took[step])
+        for step in _ORDER[:place]
+        if step in took and not (step == WORK and took[step] < 1.0)
+    ]
+    if current is not None:
+        name = _named(current, riak=riak)
+        found.append(TurnStep(name=name, state=StepState.NOW, seconds=_in_step(node, turns, state, now)))
+    for step in _ORDER[place + 1 :]:
+        if step == DISABLE or (step == WORK and not has_work(node)):
+            continue
+        found.append(TurnStep(name=_named(step, riak=riak), state=StepState.TO_COME))
+    return tuple(found)
+
+
+def has_work(node: NodeProgress) -> bool:
+    """Whether a stopped node needs more than its start: hooks, an install, tuning, a reboot."""
+    return bool(node.work - {RESTART, VERSION})
+
+
+def _named(step: str, *, riak: bool) -> str:
+    return step_of_node(NodePhase.REJOINED.value, riak=riak) if step == RECOVER else step
+
+
+def _in_step(node: NodeProgress, turns: Turns, state: RunState, now: Instant) -> Seconds:
+    """How long a node has been in its step."""
+    begun = turns.begun.get(node.name, ())
+    since = begun[-1][1] if begun else node.since or state.process.started
+    return max(0.0, now - since)
+
+
+# How much is done, and what is left ------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """The work of a run until its pause or its end, in predicted seconds or in nodes."""
+
+    total: float
+    left: float
+    slowest: float  # the same as `left`, where the slowest node of the wave decides
+
+
+def share_done(state: RunState, turns: Turns, now: Instant) -> float:
+    """How much of the run's restarts is done, from 0 to 1: the steps inside a node count by their usual time.
+
+    It may fall when a wave is called off or a node needs another turn: `Meter` does not.
+    """
+    if state.phase is Phase.ENDED and not state.unfinished:
+        return 1.0
+    work = _work(state, turns, now)
+    restarts = 1.0 - work.left / work.total if work.total else 0.0
+    ending = _within((now - state.in_phase.since) / _TO_END) if state.phase is Phase.FINISHING else 0.0
+    return (1.0 - _END) * restarts + _END * ending
+
+
+def time_left(state: RunState, turns: Turns, now: Instant) -> Prediction | None:
+    """Seconds until every node is restarted, from the work that is left; None without a prediction or a pace.
+
+    It is a range as that of the plan, which becomes narrower with each finished wave of this run.
+    """
+    if state.phase in (Phase.STANDING_DOWN, Phase.ENDED) or state.merging.unfinished:
+        return None
+    work, pace = _work(state, turns, now), _pace(state, turns, now)
+    if pace is None or not work.total:
+        return None
+    likely = pace * work.slowest + _TO_END
+    forecast, seen = state.begun.forecast, 1 + 2 * turns.waves_measured
+    low = high = 1.0
+    if forecast is not None and forecast.in_all.likely:
+        low = min(1.0, forecast.in_all.low / forecast.in_all.likely)
+        high = max(1.0, forecast.in_all.high / forecast.in_all.likely)
+    elif turns.waves_measured:
+        low, high = 0.5, 2.0
+    return Prediction(
+        low=likely * (1 - (1 - low) / seen), likely=likely, high=likely * (1 + (high - 1) / seen)
+    )
+
+
+def _pace(state: RunState, turns: Turns, now: Instant) -> float | None:
+    """Seconds for each unit of work: by what the finished waves took, and before them by the plan."""
+    weights = _weights(state)
+    done = sum(weights.get(name, 1.0) for name in turns.recovered)
+    if done and turns.overlaps:  # the seconds of waves that overlap do not add up
+        return max(0.0, now - state.process.started) / done
+    if done and turns.waves_measured:
+        return turns.wave_seconds / done
+    return 1.0 if weights else None
+
+
+def _weights(state: RunState) -> Mapping[NodeName, Seconds]:
+    forecast = state.begun.forecast
+    return {} if forecast is None else forecast.nodes
+
+
+def _work(state: RunState, turns: Turns, now: Instant) -> _Work:
+    weights, total, left = _weights(state), 0.0, 0.0
+    pending = state.nodes_in(NodePhase.PENDING)
+    others = len(state.nodes) - len(pending)
+    to_come = max(0, nodes_to_restart(state.begun, paused=state.paused) - others)
+    wave = frozenset(state.wave.nodes) if state.wave is not None else frozenset[NodeName]()
+    counted = [node for node in pending if node.name in wave]
+    counted += [node for node in pending if node.name not in wave][: max(0, to_come - len(counted))]
+    if not wave and state.phase in (Phase.PREPARING, Phase.GATED) and counted:
+        planned = next((names for names in state.begun.planned if counted[0].name in names), ())
+        wave = frozenset(planned or (counted[0].name,))
+    wave_seconds = sum(weights.get(name, 1.0) for name in wave) if weights else _WITHOUT
+    moving, shares = 0.0, list[float]()
+    for node in state.nodes.values():
+        weight = weights.get(node.name, 1.0)
+        if node.phase is NodePhase.RECOVERED:
+            total += weight
+        elif node.phase is NodePhase.FAILED:
+            total, left = total + weight, left + weight
+        elif node.phase is NodePhase.SKIPPED:
+            continue
+        elif node.phase is not NodePhase.PENDING or node.name in wave:
+            share = _share_of(state, node, turns, now, wave_seconds if node.name in wave else weight)
+            total += weight
+            left += weight * (1.0 - share)
+            moving += weight
+            shares.append(share)
+    later = sum(weights.get(node.name, 1.0) for node in counted if node.name not in wave)
+    slowest = moving * (1.0 - min(shares, default=1.0))
+    return _Work(total=total + later, left=left + later, slowest=slowest + later)
+
+
+_WITHOUT: Final[Seconds] = PUBLISHED.node.likely
+"""The time of a turn where nothing was predicted."""
+
+
+def _share_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant, seconds: Seconds) -> float:
+    """How much of its turn, which takes so many seconds, a node has had."""
+    usual = {step: _usual(step, node, turns, seconds) for step in _ORDER}
+    step = current_step(state, node)
+    before, since = 0.0, None
+    if step is None and state.phase is Phase.DOWN:
+        step, since = STOP, now
+    elif step is None or step in (CHECK, DISABLE):
+        step, since = step or CHECK, state.in_phase.since
+        held = _held_since(state)
+        now = now if held is None else min(now, held)
+    elapsed = max(0.0, now - since) if since is not None else _in_step(node, turns, state, now)
+    for earlier in _ORDER[: _ORDER.index(step)]:
+        before += usual[earlier]
+    return (before + usual[step] * _within(elapsed / usual[step])) / sum(usual.values())
+
+
+def _usual(step: str, node: NodeProgress, turns: Turns, seconds: Seconds) -> Seconds:
+    measured = turns.usual(step)
+    if measured is not None:
+        return max(measured, 0.1)
+    share = _WITH_WORK if step == WORK and has_work(node) else _USUAL[step]
+    return max(0.1, share * seconds)
+
+
+def _within(times: float) -> float:
+    """How much of a step is done after so many times its usual duration: always more, and never all."""
+    return times if times <= _EVEN else 1.0 - (1.0 - _EVEN) ** 2 / (times + 1.0 - 2.0 * _EVEN)
+
+
+_EVEN: Final = 0.7
+"""So much of a step goes evenly. After that it slows down: nobody has seen its end yet."""
+
+
+def _held_since(state: RunState) -> Instant | None:
+    here = state.in_phase
+    known = [at for at in (here.holding_since, here.gates_closed_since) if at is not None]
+    return min(known, default=None)
+
+
+class Meter:
+    """A share that never falls: where the work has become more, what is left is divided again."""
+
+    def __init__(self) -> None:
+        self._last = self._shown = 0.0
+
+    def shown(self, share: float) -> float:
+        """The share to show for this one, which may be less than the last."""
+        if share > self._last:
+            self._shown += (1.0 - self._shown) * (share - self._last) / (1.0 - self._last)
+        self._last = min(share, 1.0 - 1e-9)
+        return self._shown
+
+
+def left_in_words(left: Prediction, now: Instant) -> str:
+    """The time left for people: `1m 0s to 1m 40s left (21:39)`, with the time of day of the end."""
+    low, likely, high = (duration(_rounded(one)) for one in (left.low, left.likely, left.high))
+    times = f"about {likely}" if low == high or left.high < _NARROW * left.low else f"{low} to {high}"
+    return f"{times} left ({clock_time(now + left.likely)[:5]})"
+
+
+_NARROW: Final = 1.3
+"""A range whose ends are nearer than that is one number."""
+
+
+def _rounded(seconds: Seconds) -> Seconds:
+    """To what a guess is worth: 5 s, then 10 s, then a minute."""
+    unit = next(
+        (unit for below, unit in ((120.0, 5.0), (600.0, 10.0), (7200.0, 60.0)) if seconds < below), 300.0
+    )
+    return max(unit, round(seconds / unit) * unit)

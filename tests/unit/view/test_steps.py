@@ -1,0 +1,214 @@
+"""The steps of nodes: none is over before its event, and the share that is done grows while work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.state import RunState
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import (
+    Event,
+    NodeRecovered,
+    PhaseEntered,
+    Record,
+    RestoreBegun,
+    RunResumed,
+    WaveFinished,
+    WaveGaveWay,
+    WaveStarted,
+)
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.prediction import Forecast, Prediction
+from orchestrator.model.reading import Seconds
+from orchestrator.steps import STEP_OF_NODE, STEP_OF_RUN
+from orchestrator.view.steps import (
+    Meter,
+    StepState,
+    Turns,
+    in_words,
+    left_in_words,
+    run_in_words,
+    share_done,
+    steps_of,
+    time_left,
+)
+from tests.simulation.chance_riak import FIRST
+from tests.simulation.play import cluster, run
+from tests.simulation.wide import life_of
+from tests.unit.view import samples
+
+SEEDS = (1, 3, 7, 8, FIRST)
+"""Drawn runs with mishaps and kills: overlap, an upgrade, merges, a takeover, and one on Riak."""
+LONG: Seconds = 900.0
+"""Waits are followed for so long: after that nothing is different."""
+
+_ENDS = {
+    "check": {(False, "withheld"), (True, "stopping")},
+    "disable allocation": {(False, "down")},
+    "stop": {(True, "stopped"), (True, "starting")},
+    "work": {(True, "starting")},
+    "start": {(False, "rejoined"), (True, "rejoined")},
+    "join": {(True, "rejoined")},
+    "recover": {(True, "recovered")},
+    "handoff": {(True, "recovered")},
+}
+"""By step, the phases of which one has to be entered, by the node (True) or the run, before it is over."""
+
+
+@cache
+def journals() -> dict[str, tuple[Record, ...]]:
+    """The journals of drawn runs."""
+    found = {}
+    for seed in SEEDS:
+        life = life_of(seed)
+        life.live()
+        for one in life.simulation.own_runs:
+            found[f"{seed} {one}"] = tuple(life.simulation.written(one))
+    return found
+
+
+def moments_of(records: tuple[Record, ...]) -> Iterator[tuple[RunState, Turns, Record]]:
+    state, turns = RunState(run=records[0].run), Turns()
+    for record in records:
+        state = evolve(state, record)
+        turns.see(record)
+        yield state, turns, record
+
+
+def test_no_step_is_over_before_its_event(subtests: pytest.Subtests) -> None:
+    shown = set[str]()
+    for name, records in journals().items():
+        entered: dict[NodeName, set[tuple[bool, str]]] = {}
+        with subtests.test(run=name):
+            for state, turns, record in moments_of(records):
+                match record.event:
+                    case RunResumed() | RestoreBegun():
+                        entered.clear()
+                    case WaveStarted(wave=wave):
+                        entered.update({name: set() for name in wave.nodes})
+                    case PhaseEntered(node=None, to=to):
+                        for phases in entered.values():
+                            phases.add((False, to))
+                    case PhaseEntered(node=str(node), to=to):
+                        entered.setdefault(NodeName(node), set()).add((True, to))
+                    case _:
+                        pass
+                for one in state.nodes.values():
+                    steps = steps_of(state, one, turns, record.at)
+                    over = {step.name for step in steps if step.state is StepState.OVER}
+                    early = {step for step in over if not _ENDS[step] & entered[one.name]}
+                    assert not early, f"{one.name} at {record}"
+                    shown |= over
+    assert shown == _ENDS.keys()
+
+
+def test_the_share_done_never_falls_or_stands_still(subtests: pytest.Subtests) -> None:
+    """It is looked at every second. A hold, merges and a stand-down are no progress of the restarts."""
+    for name, records in journals().items():
+        with subtests.test(run=name):
+            meter, last, before = Meter(), -1.0, records[0].at
+            state, turns = RunState(run=records[0].run), Turns()
+            for record in records:
+                works = state.phase in WORKS and not state.in_phase.holds
+                for second in range(1, int(min(LONG, record.at - before))):
+                    share = meter.shown(share_done(state, turns, before + second))
+                    assert share > last or (not works and share == last), f"{before + second}, {state.phase}"
+                    last = share
+                state, before = evolve(state, record), record.at
+                turns.see(record)
+                share = meter.shown(share_done(state, turns, before))
+                assert share >= last, str(record)
+                last = share
+            assert last == 1.0 or state.unfinished
+
+
+WORKS = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.STANDING_DOWN, Phase.ENDED}
+
+
+def test_a_bar_of_thirty_columns_is_seen_to_move() -> None:
+    """Halves of columns are drawn. None of an undisturbed run of three nodes takes longer than 5 seconds."""
+    simulation, _ = run(cluster(3))
+    records = simulation.written(simulation.run)
+    state, turns, meter = RunState(run=records[0].run), Turns(), Meter()
+    drawn, since, before = -1, records[0].at, records[0].at
+    for record in records:
+        for second in range(int(record.at - before) + 1):
+            now = before + second
+            halves = int(60 * meter.shown(share_done(state, turns, now)))
+            since = now if halves != drawn else since
+            drawn = halves
+            assert now - since <= 5.0, f"{halves} halves, {state.phase}"
+        state, before = evolve(state, record), record.at
+        turns.see(record)
+
+
+def predicted(low: float, likely: float, high: float) -> RunState:
+    """es1 is back, es2 starts, es3 is to come; the plan gave each node so many seconds."""
+    state = samples.run_state()
+    in_all = Prediction(low=3 * low, likely=3 * likely, high=3 * high)
+    forecast = Forecast(in_all=in_all, nodes=dict.fromkeys(state.nodes, likely))
+    return replace(state, begun=replace(state.begun, forecast=forecast))
+
+
+def seen(*events: Event) -> Turns:
+    """The first wave was finished, as these say."""
+    return Turns(samples.records(events))
+
+
+def test_the_time_left_is_that_of_the_work_left() -> None:
+    state, now = predicted(100.0, 160.0, 300.0), samples.t0 + 120
+    assert time_left(samples.run_state(), Turns(), now) is None, "nothing was predicted or seen"
+    planned = time_left(state, Turns(), now)
+    assert planned is not None
+    # es3 takes 160 s. es2 is in its start for 20 s of 32: a fifth and 20 s of its 160 s are over.
+    usual = 160 * 1.02
+    assert planned.likely == pytest.approx(160 + 160 * (1 - (0.22 * 160 + 20) / usual) + 5)
+    assert planned.low == pytest.approx(planned.likely * 100 / 160)
+    assert planned.high == pytest.approx(planned.likely * 300 / 160)
+    done = NodeRecovered(node=samples.ES[0], seconds=70), WaveFinished(number=1, seconds=80)
+    half = time_left(state, seen(*done), now)
+    assert half is not None
+    assert half.likely - 5 == pytest.approx((planned.likely - 5) / 2), "the first wave took half of it"
+    assert half.high / half.likely < planned.high / planned.likely, "a wave has shown how long one takes"
+    late = time_left(state, seen(*done), now + 1000)
+    assert late is not None
+    assert 80 < late.likely < half.likely, "es3 is left, and the rest of es2"
+    assert time_left(samples.ended_state(), seen(*done), now) is None
+    assert time_left(samples.run_state(phase=Phase.STANDING_DOWN), seen(*done), now) is None
+
+
+def test_with_overlap_the_pace_is_by_the_clock() -> None:
+    state, now = samples.run_state(), samples.t0 + 300.0
+    first = NodeRecovered(node=samples.ES[0], seconds=290.0), WaveFinished(number=1, seconds=290.0)
+    left = time_left(state, seen(WaveGaveWay(number=1, copies=2), *first), now)
+    alone = time_left(state, seen(*first), now)
+    assert left is not None
+    assert alone is not None
+    assert (left.likely - 5) / (alone.likely - 5) == pytest.approx(300 / 290)
+
+
+def test_the_time_left_in_words() -> None:
+    now = samples.t0
+    for (low, likely, high), words in [
+        ((62.0, 80.0, 101.0), "1m 0s to 1m 40s left (08:01)"),
+        ((78.0, 80.0, 82.0), "about 1m 20s left (08:01)"),
+        ((1.0, 2.0, 3.0), "about 5s left (08:00)"),
+        ((3600.0, 4000.0, 9000.0), "1h 0m to 2h 30m left (09:06)"),
+    ]:
+        assert left_in_words(Prediction(low=low, likely=likely, high=high), now) == words
+
+
+def test_every_phase_has_a_step_in_words() -> None:
+    assert STEP_OF_RUN.keys() == {phase.value for phase in Phase}
+    assert STEP_OF_NODE.keys() == {phase.value for phase in NodePhase}
+    done = {phase.value for phase in NodePhase if STEP_OF_NODE[phase.value] == "done"}
+    assert done == {"recovered"}
+    state = samples.run_state()
+    assert [in_words(state, node) for node in state.nodes.values()] == ["done", "start", "to come"]
+    joining = samples.run_state(phase=Phase.REJOINED)
+    assert in_words(joining, joining.nodes[samples.ES[1]]) == run_in_words(joining) == "join"
