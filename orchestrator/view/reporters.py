@@ -19,6 +19,7 @@ from orchestrator.ports import Reporter
 from orchestrator.view.feed import SIGN_OF_LIFE, Feed
 from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
 from orchestrator.view.progress import Wait
+from orchestrator.view.steps import run_in_words
 from orchestrator.view.summary import refusal_object, summary, summary_lines, summary_object
 from orchestrator.view.text import counted, duration, listed, printed, stamp, stamp_seconds
 
@@ -72,10 +73,10 @@ class Outlet:
 
 def wait_in_words(state: RunState, wait: Wait, now: Instant, *, of: int = 0) -> str:
     """The current wait and its duration on one line; `of`: waves of the plan, 0 if that is not shown."""
-    left = f", at most {duration(wait.until - now)} more" if wait.until is not None else ""
+    left = f", limit in {duration(wait.until - now)}" if wait.until is not None else ""
     all_of_them = f" of {of}" if of else ""
-    phase = state.phase.value
-    where = f"wave {state.wave.number}{all_of_them}, {phase}" if state.wave else phase
+    step = run_in_words(state)
+    where = f"wave {state.wave.number}{all_of_them}, {step}" if state.wave else step
     held = f"; {holds_in_words(wait.holds)}" if wait.holds else ""
     return f"waiting ({where}) for {wait.awaited}: {duration(now - wait.since)} so far{left}{held}"
 

@@ -13,6 +13,7 @@ from orchestrator.model.phase import NodePhase, Outcome, step_name
 from orchestrator.model.policy import Kind
 from orchestrator.model.upgrade import InstallState
 from orchestrator.riak.rules.recovery import in_words
+from orchestrator.steps import step_of_node, step_of_run
 from orchestrator.untrusted import one_line
 from orchestrator.view.host_words import host_sentence
 from orchestrator.view.phrases import (
@@ -67,9 +68,10 @@ def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: 
             return _wave(event)
         case ev.WaveFinished(number=number, seconds=seconds):
             return f"wave {number}: finished after {duration(seconds)}"
-        case ev.PhaseEntered(node=name, from_=from_, to=to, why=why):
-            back = name is not None and to == NodePhase.REJOINED.value
-            return f"{name or 'run'}: {'rejoined the cluster' if back else f'{from_} → {to}'}{_because(why)}"
+        case ev.PhaseEntered(node=None, to=to, why=why):
+            return f"run: {step_of_run(to, riak=riak)}{_because(why)}"
+        case ev.PhaseEntered(node=name, to=to, why=why):
+            return f"{name}: {_REACHED.get(to) or step_of_node(to, riak=riak)}{_because(why)}"
         case ev.GoodReading(count=0, why=why):
             return f"good readings in a row: 0{_because(why)}"
         case ev.GoodReading(count=count, why=why):
@@ -113,6 +115,10 @@ def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: 
             return host_sentence(event)
         case _:
             return _around(event)
+
+
+_REACHED: Final = {NodePhase.STOPPED.value: "stopped", NodePhase.REJOINED.value: "rejoined the cluster"}
+"""What is over once a node has entered the phase; the entry of any other begins its step."""
 
 
 def _because(why: str) -> str:

@@ -66,8 +66,8 @@ def test_a_wait_and_the_end_are_the_status(systemd: tuple[socket.socket, str]) -
     unit.waits("es2 to come up", after=30)
     unit.ends()
     assert _received(server) == [
-        "STATUS=waiting (wave 2 of 10, down) for es2 to come up: 30s so far, at most 9m 40s more",
-        "STATUS=waiting (wave 2 of 10, down) for es2 to come up: 1m 1s so far, at most 9m 9s more",
+        "STATUS=waiting (wave 2 of 10, stop and start) for es2 to come up: 30s so far, limit in 9m 40s",
+        "STATUS=waiting (wave 2 of 10, stop and start) for es2 to come up: 1m 1s so far, limit in 9m 9s",
         "STATUS=ended: done",
     ]
     assert unit.out.getvalue().count("waiting (") == 2, "it is shown as before"
