@@ -23,6 +23,7 @@ __all__ = [
     "stamp",
     "stamp_seconds",
     "table",
+    "wrapped",
 ]
 
 
@@ -57,21 +58,86 @@ def printed(lines: Iterable[str], stream: TextIO) -> str:
     return text.translate(lacking).encode(encoding, "backslashreplace").decode(encoding)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> list[str]:
-    """The lines of a table; the columns in `numbers` are right-aligned, the last column is not padded."""
+_INDENT: Final = 4
+"""Columns by which the later lines of a text or a row are set in."""
+_BELOW: Final = " " * 6
+"""That of a cell below its row."""
+_LEAST: Final = 24
+"""The fewest columns in which a text beside a table is read easily; with fewer it goes below its row."""
+
+
+def wrapped(text: str, width: int | None, *, first: str = "", then: str | None = None) -> list[str]:
+    """A text in lines of at most this width, each with its indent. No word is broken, however long it is.
+
+    Args:
+        text: on one line.
+        width: in columns; None: it stays one line.
+        first: the indent of the first line.
+        then: that of the later ones; None: by a few columns more than the first.
+    """
+    if width is None or cell_len(first + text) <= width:
+        return [f"{first}{text}".rstrip()]
+    then = first + " " * _INDENT if then is None else then
+    lines, line = [], ""
+    for word in text.split():
+        begun = f"{line} {word}" if line else f"{then if lines else first}{word}"
+        if line and cell_len(begun) > width:
+            lines.append(line)
+            begun = f"{then}{word}"
+        line = begun
+    return [*lines, line]
+
+
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Sequence[int] = (),
+    width: int | None = None,
+) -> list[str]:
+    """The lines of a table.
+
+    Args:
+        head: the names of the columns; without any there is no such line.
+        rows: a text for each column.
+        numbers: columns that are right-aligned. The last column is not padded.
+        width: of the terminal. The last column is wrapped; where it would be too narrow, it is below its row.
+            A table that is wider without it has a line for each cell.
+    """
     rows = [[visible(text) for text in row] for row in rows]
-    widths = [max(cell_len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-    return [
-        "  ".join(
-            _cell(text, width, right=place in numbers, last=place == len(head) - 1)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (head, *rows)
+    lines = [head, *rows] if head else rows
+    if not lines:
+        return []
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    before = sum(widths[:-1]) + 2 * len(widths[:-1])
+    if width is None or before + min(widths[-1], _LEAST) <= width:
+        return [line for row in lines for line in _row(row, widths, numbers, width)]
+    if before - 2 > width:
+        return [line for row in rows for line in _record(head or [""] * len(row), row, width)]
+    found = [] if not head else _row([*head[:-1], ""], widths, numbers, None)
+    for row in rows:
+        found += _row([*row[:-1], ""], widths, numbers, None)
+        found += wrapped(row[-1], width, first=_BELOW, then=_BELOW) if row[-1] else []
+    return found
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[int], width: int | None) -> list[str]:
+    """A row, with its last cell wrapped to the width."""
+    padded = [
+        _cell(text, wide, right=place in numbers)
+        for place, (text, wide) in enumerate(zip(cells[:-1], widths[:-1], strict=True))
     ]
+    before, number = "".join(f"{text}  " for text in padded), len(padded) in numbers
+    last = _cell(cells[-1], widths[-1], right=True) if number else cells[-1]
+    return wrapped(last, width, first=before, then=" " * cell_len(before))
 
 
-def _cell(text: str, width: int, *, right: bool, last: bool) -> str:
+def _record(head: Sequence[str], row: Sequence[str], width: int) -> list[str]:
+    """A row as a line for each cell, under the first."""
+    first, *others = (f"{name} {text}".strip() for name, text in zip(head, row, strict=True) if text)
+    return [*wrapped(first, width), *(line for cell in others for line in wrapped(cell, width, first="  "))]
+
+
+def _cell(text: str, width: int, *, right: bool) -> str:
     blanks = " " * (width - cell_len(text))
-    if right:
-        return blanks + text
-    return text if last else text + blanks
+    return blanks + text if right else text + blanks
