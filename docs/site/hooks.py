@@ -1,4 +1,4 @@
-"""What the site needs beside the pages: files of the repository that they link to, changes, and diagrams.
+"""What the site needs beside the pages: files of the repository that they link to, changes, diagrams, cells.
 
 MkDocs calls the `on_` functions (`mkdocs.yml`, `hooks`). A page of `docs/` is shown as it is. Only a link
 that leaves `docs/` is changed: the file that it names becomes a page below `files/`.
@@ -23,8 +23,12 @@ DOCS: Final = ROOT / "docs"
 CHANGES: Final = "changes.md"
 """The page that `CHANGELOG.md` becomes."""
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
+_TABLE: Final = re.compile(r"<table>.*?</table>", re.DOTALL)
+_HEAD: Final = re.compile(r"<th(?: [^>]*)?>(.*?)</th>", re.DOTALL)
+_ROW_OF_CELLS: Final = re.compile(r"<tr>(?:(?!</tr>).)*?<td.*?</tr>", re.DOTALL)
 _LANGUAGES: Final = {".yml": "yaml", ".py": "python", ".toml": "toml"}
 _ROW, _COLUMN, _MARGIN = 34, 240, 100
+_NAMED_FROM: Final = 3
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -61,6 +65,24 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         return os.path.relpath(DOCS / _page_of(target), folder)
 
     return _LINK.sub(led, markdown)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Give each cell the name of its column: on a narrow screen a row is a list of its cells (`site.css`)."""
+    return _TABLE.sub(lambda table: _named(table[0]), html)
+
+
+def _named(table: str) -> str:
+    """A table of three columns or more, each cell with its column's name. Of two columns none needs a name."""
+    names = [re.sub(r"<[^>]+>", "", head).replace('"', "&quot;") for head in _HEAD.findall(table)]
+    if len(names) < _NAMED_FROM:
+        return table
+
+    def row(cells: re.Match[str]) -> str:
+        number = iter(names)
+        return re.sub(r"<td", lambda _: f'<td data-name="{next(number)}"', cells[0])
+
+    return _ROW_OF_CELLS.sub(row, table)
 
 
 def _outside(file: File) -> set[Path]:

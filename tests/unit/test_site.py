@@ -23,6 +23,8 @@ import yaml
 from mkdocs.config import load_config
 from pymdownx.superfences import SuperFencesException
 
+from tests.integration.browsing import Browser, browser
+
 pytestmark = pytest.mark.part(name="long")
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +125,32 @@ def test_search_and_diagrams_need_no_server_and_no_script(site: Path) -> None:
     assert not [page for page in _pages(site) if 'class="mermaid"' in page.read_text()]
 
 
+@pytest.fixture(scope="module")
+def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser whose pages are 390 pixels wide."""
+    with browser(tmp_path_factory.mktemp("browser")) as found:
+        found.command(
+            "Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True
+        )
+        yield found
+
+
+def test_a_phone_shows_every_table_without_scrolling(site: Path, phone: Browser) -> None:
+    wide, tables = {}, 0
+    for page in _pages(site):
+        phone.open(page.as_uri())
+        cells = phone.run(  # code at the end of a line has a padding of less than 4 pixels
+            "return [...document.querySelectorAll('article table:not([class]) td')].map((cell) => ["
+            "cell.textContent,"
+            "cell.scrollWidth > cell.clientWidth + 4 || cell.getBoundingClientRect().right > 390])"
+        )
+        tables += bool(cells)
+        if found := [text for text, hidden in cells if hidden]:
+            wide[page.stem] = found
+    assert tables > 20
+    assert wide == {}
+
+
 def test_every_fault_of_a_page_fails_the_build_and_is_named(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     shutil.copytree(DOCS, docs)
@@ -146,6 +174,15 @@ def _hooks() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_cells_have_the_names_of_their_columns() -> None:
+    table = "| code | **what** to do | |\n|---|---|---|\n| 1 | wait | `<td>` |\n"
+    named = _hooks().on_page_content(markdown.markdown(table, extensions=["tables"]))
+    cells = re.findall(r'<td data-name="([^"]*)">(.*?)</td>', named)
+    assert cells == [("code", "1"), ("what to do", "wait"), ("", "<code>&lt;td&gt;</code>")]
+    pair = markdown.markdown("| a | b |\n|---|---|\n| 1 | 2 |\n", extensions=["tables"])
+    assert _hooks().on_page_content(pair) == pair
 
 
 def test_a_diagram_says_what_its_source_says() -> None:
