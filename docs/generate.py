@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum, IntEnum
 from pathlib import Path
-from types import UnionType
+from types import ModuleType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
@@ -206,12 +206,17 @@ def tuning() -> str:
         _TUNING,
         _table(("tunable", "takes", *_STORES), rows),
         "## What they do\n",
-        *(f"### {title}\n\n{inspect.getdoc(module)}\n" for title, module in _TUNABLE_MODULES),
+        *(f"### {title}\n\n{_of_module(module)}\n" for title, module in _TUNABLE_MODULES),
         "## How values last over a boot\n",
-        *(f"### {title}\n\n{inspect.getdoc(module)}\n" for title, module in _LASTING_MODULES),
+        *(f"### {title}\n\n{_of_module(module)}\n" for title, module in _LASTING_MODULES),
         "## Reasons and sources of the shipped values\n",
         _table(("tunable", "value", "profile", "why", "source"), reasons),
     )
+
+
+def _of_module(module: ModuleType) -> str:
+    """What a module says of itself, without the word for one that neither reads nor writes."""
+    return (inspect.getdoc(module) or "").replace(" Pure.", "")
 
 
 _MERGE_RULES: Final = """\
@@ -250,15 +255,14 @@ def predicates() -> str:
 def _overview(predicates: Sequence[Predicate]) -> str:
     rows = [
         (
-            f"{number}",
             f"`{rule.name}`",
             "yes" if rule.may_be_disabled else "**no**",
             "in part" if rule.lasting else "yes" if rule.passes_with_time else "no",
             "the wave" if rule.about_wave else "the cluster",
         )
-        for number, rule in enumerate(predicates, 1)
+        for rule in predicates
     ]
-    return _table(("", "predicate", "may be disabled", "passes with time", "is about"), rows)
+    return _table(("predicate", "may be disabled", "passes with time", "is about"), rows)
 
 
 def _rules(rules: Sequence[Predicate], level: str) -> str:
@@ -293,28 +297,38 @@ def versions() -> str:
         rows, newer = [], NEWEST
         for first, dialect in families:
             other = [
-                f"`{each.name}` {_said(getattr(dialect, each.name))}"
+                f"{_spaced(each.name)}: {_said(getattr(dialect, each.name))}"
                 for each in columns
                 if getattr(dialect, each.name) != getattr(newer, each.name)
             ]
             number = ".".join(map(str, first))
-            rows.append((number, "yes" if dialect.accepted else "no", ", ".join(other) or "as above"))
+            rows.append((number, "yes" if dialect.accepted else "no", "; ".join(other) or "as above"))
             newer = dialect
         title = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}[product]
         table = _table(("from version", "restarted", "otherwise than the row above"), rows)
         parts.append(f"## {title}\n\n{table}")
     meanings = _field_comments(Dialect)
     parts.append("## Columns\n")
-    newest = [(f"`{each.name}`", _said(getattr(NEWEST, each.name)), meanings[each.name]) for each in columns]
-    parts.append(_table(("column", "newest Elasticsearch", "meaning"), newest))
+    newest = [
+        (_spaced(each.name), meanings[each.name], _said(getattr(NEWEST, each.name))) for each in columns
+    ]
+    parts.append(_table(("column", "meaning", "newest Elasticsearch"), newest))
     return _page("Server versions", "orchestrator/stores/elasticsearch/dialect.py", "\n".join(parts), "")
 
 
 def _said(value: object) -> str:
     """A value of the table of dialects, for people."""
+    if isinstance(value, tuple):
+        return " or ".join(f"`{one}`" for one in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value.value if isinstance(value, Enum) else value)
+    said = str(value.value if isinstance(value, Enum) else value)
+    return f"`{said}`" if "_" in said else said
+
+
+def _spaced(name: str) -> str:
+    """A column of the table of dialects, for people."""
+    return name.replace("_", " ")
 
 
 def terms() -> str:
@@ -349,10 +363,10 @@ def exit_codes() -> str:
     rows = [
         (
             f"{code.value}",
-            f"`{code.name}`",
-            EXIT_MEANINGS[code][0],
-            ", ".join(f"`{o.value}`" for o in Outcome if o.exit_code is code) or "`refused`",
             EXIT_MEANINGS[code][1],
+            EXIT_MEANINGS[code][0],
+            f"`{code.name}`",
+            ", ".join(f"`{o.value}`" for o in Outcome if o.exit_code is code) or "`refused`",
         )
         for code in ExitCode
     ]
@@ -360,7 +374,7 @@ def exit_codes() -> str:
         "Scripts and pipelines can rely on these codes. What to do in each case:\n"
         "[it stopped, what now?](../how-to/it-stopped-what-now.md)\n"
     )
-    table = _table(("code", "name", "meaning", "outcome", "what to do"), rows)
+    table = _table(("code", "what to do", "meaning", "name", "outcome"), rows)
     tail = (
         "The last line of `--output json` has both, as `outcome` and `exit_code`. A command that is refused "
         "before\na run begins has the outcome `refused` with every code. A complete restore has the outcome "
@@ -406,7 +420,7 @@ def events() -> str:
             for name in names
             if name != "event"
         ]
-        table = _table(("field", "is", ""), rows) if rows else "No fields.\n"
+        table = _table(("field", "type", "meaning"), rows) if rows else "No fields.\n"
         parts.append(f"## {names['event'].default}\n\n{paragraph(inspect.getdoc(event))}\n\n{table}")
     return _page("Journal events", "orchestrator/model/event.py", head, *parts)
 

@@ -73,7 +73,7 @@ def on_page_content(html: str, **_: object) -> str:
 
 
 def _named(table: str) -> str:
-    """A table of three columns or more, each cell with its column's name. Of two columns none needs a name."""
+    """A table, each cell with the name of its column; cells of two columns need none."""
     names = [re.sub(r"<[^>]+>", "", head).replace('"', "&quot;") for head in _HEAD.findall(table)]
     if len(names) < _NAMED_FROM:
         return table

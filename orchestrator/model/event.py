@@ -39,10 +39,10 @@ class LeaseTaken(Remembered):
     epoch: int  # of the lease; it begins at 1 again after a release, and orders nothing
     holder: str
     takeover: bool = False  # it replaced an expired lease of another process
-    # the run whose lease and pending changes this run takes over; None if there is none
+    # the run whose lease and pending changes this run takes over; `null` if there is none
     takes_over: str | None = None
     # number of this lease among all that were taken with this state: runs are ordered by it, and by no clock.
-    # None in the journal of an earlier version, which has no `takes_over` either.
+    # `null` in the journal of an earlier version, which has no `takes_over` either.
     ordinal: int | None = None
     event: Literal["lease_taken"] = "lease_taken"
 
@@ -71,8 +71,8 @@ class Deposed:
     that are down, and that are not in `in_hand`.
     """
 
-    # the run that took over; our own id where another process resumed this run. (In JSON, `run` is the
-    # record's own field.)
+    # the run that took over; this run's own id if another process resumed it. (`run` is the record's own
+    # field.)
     successor: str
     owner: str  # `user@host` of that process
     epoch: int  # epoch of its lease; 0 where only the journal shows the takeover
@@ -97,8 +97,8 @@ class GateClosed(Remembered):
     gate: str
     evidence: str
     readable: bool = True
-    count: int = 0
-    # the alerts that close it, at most five; `count`: how many they are. Empty for other gates.
+    count: int = 0  # the number of alerts that close it
+    # the alerts that close it, at most five. Empty for other gates.
     subjects: tuple[str, ...] = ()
     event: Literal["gate_closed"] = "gate_closed"
 
@@ -250,14 +250,14 @@ class RunStarted:
     nodes: tuple[NodeName, ...]  # the selected nodes, in order
     operator: str
     host: str
-    # of the nodes' hosts, empty if unknown; `data_paths`: by node. A node that is down reports neither.
+    # of the nodes' hosts, empty if unknown. A node that is down reports none.
     addresses: Mapping[NodeName, str] = field(default_factory=dict)
     cluster_file: str = ""  # path of the cluster file, from which `resume` reads endpoints and secrets again
     distribution: str = ""  # `elasticsearch` or `opensearch`, as the server reports it
-    # the run whose pending changes this run restores, without restarts; None for a restart
+    # the run whose pending changes this run restores, without restarts; `null` for a restart
     repairs: str | None = None
-    # the waves of the plan, which none exceeds; `forecast`: how long it said that they take
-    planned: tuple[tuple[NodeName, ...], ...] = ()
+    planned: tuple[tuple[NodeName, ...], ...] = ()  # the waves of the plan, which none exceeds
+    # of the nodes. A node that is down reports none.
     data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     indices: tuple[MergeTarget, ...] = ()  # indices to merge first, in order; empty for a restart alone
     # nodes that the repaired run took out of service; `after_recovery` hooks are pending
@@ -265,7 +265,7 @@ class RunStarted:
     hooks_of: HooksOf | None = None  # the run that took these nodes out of service, and its playbook
     # nodes that the repaired run restarted, so that their in-memory settings are lost
     restarted: tuple[NodeName, ...] = ()
-    forecast: Forecast | None = None
+    forecast: Forecast | None = None  # how long the waves take, by the plan
     # the state database, as after `--state`, for the commands that the run advises; empty for the usual
     # place. Those of a new process, too.
     state: str = ""
@@ -305,7 +305,7 @@ class SettingChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRestored:
-    """A cluster setting has its original value again, as read from the cluster. `value` None = absent."""
+    """A cluster setting has its original value again; `value` is `null` if it was not set."""
 
     level: Level
     key: str
@@ -361,7 +361,7 @@ class WaveStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEntered:
-    """The run (node None) or one of its nodes enters a phase."""
+    """The run (`node` is `null`) or one of its nodes enters a phase."""
 
     from_: str
     to: str
@@ -552,7 +552,7 @@ class MembersMissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing so long beyond half a minute: it was suspended, or a verb took long.
+    """The program read nothing for 30 s and `seconds` more: it was suspended, or a command took long.
 
     Limits do not count that time, but for `--timeout` and that of disabled allocation.
     """
@@ -560,7 +560,7 @@ class StoodStill:
     # nodes that are stopping, starting or back
     nodes: tuple[NodeName, ...]
     seconds: Seconds
-    read: Instant | None = None  # when the first reading after it began; None from a build that did not say
+    read: Instant | None = None  # when the first reading after it began; `null` from an earlier version
     event: Literal["stood_still"] = "stood_still"
 
 
@@ -573,8 +573,8 @@ class ClusterSampled(Note):
 
     read: Instant  # when the reading began
     health: Health
-    unassigned: int  # copies without a node; `recovering`: copies that are being recovered
-    recovering: int
+    unassigned: int  # copies without a node
+    recovering: int  # copies that are being recovered
     event: Literal["cluster_sampled"] = "cluster_sampled"
 
 
@@ -695,7 +695,7 @@ class RestoreBegun:
 
     operator: str
     host: str
-    takes_over: str | None = None  # the run whose pending changes these are; None if they are the run's own
+    takes_over: str | None = None  # the run whose pending changes these are; `null` if they are the run's own
     state: str = ""
     event: Literal["restore_begun"] = "restore_begun"
 

@@ -60,7 +60,7 @@ class AccessRefused(Remembered):
     """The cluster refuses the credentials of the run, or a request that the run needs."""
 
     refusal: Refusal  # the credentials, the node that refuses them, and the source of their secret
-    reading: bool  # the cluster could not be read; False if something could not be restored
+    reading: bool  # the cluster could not be read; `false`: something could not be restored
     event: Literal["access_refused"] = "access_refused"
 
 

@@ -520,7 +520,7 @@ def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Find
 
 
 def no_running_snapshot(question: Question) -> Iterator[Finding]:
-    """No snapshot is running."""
+    """No snapshot is running: no backup of the cluster is being made."""
     activity = question.observation.activity
     if isinstance(activity, Unknown):
         yield "snapshots", activity

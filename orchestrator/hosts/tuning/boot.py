@@ -1,8 +1,8 @@
-"""Whether the next boot sets a node's values: a fact about our script and unit, and the changes to it. Pure.
+"""Whether the next boot sets a node's values: a fact about script and unit, and the changes. Pure.
 
-No file of another program is read for it: the script runs after them all. See `boot_files` for the texts, and
-`old_ways` for what earlier versions wrote in its place.
+No file of another program is read for it: the script runs after them all.
 """
+# The texts are in `boot_files`; what earlier versions wrote in its place is in `old_ways`.
 
 from __future__ import annotations
 
