@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import StringIO
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ from tests.simulation.program import Simulation
 from tests.tools import needs
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs/how-to").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs").glob("[eht]*/*.md"))]
+"""For operators: the first pages, and those of how-to, tutorial and explanation."""
 PROGRAM = "/usr/local/bin/orchestrate"
 
 
@@ -152,29 +154,41 @@ def _hours(line: str) -> int:
 FIELD = r"(\*|[0-9]+(-[0-9]+)?)(/[0-9]+)?"
 
 
+CRON_LINES = [
+    line for one in CRONTABS for line in one.text.splitlines() if line and not re.match(r"#|[A-Z_]+=", line)
+]
+
+
 def test_a_crontab_has_lines_that_cron_and_a_shell_can_read() -> None:
-    (table,) = CRONTABS
+    (table,) = (one for one in CRONTABS if one.name)
     assert table.name.startswith("/etc/cron.d/")
     assert "MAILTO=" in table.text
-    (line,) = (line for line in table.text.splitlines() if line and not re.match(r"#|[A-Z_]+=", line))
-    found = re.fullmatch(rf"((?:{FIELD} ){{5}})([a-z]+) (.+)", line)
-    assert found is not None, line
-    command = line.split(" ", 6)[6]
-    assert "%" not in command.replace(r"\%", ""), "cron ends the command at a bare percent sign"
-    done = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, text=True, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stderr
+    assert [
+        word for line in CRON_LINES for word in ("restart", "post-bulk-index") if f" {word} " in line
+    ] == [
+        "restart",
+        "post-bulk-index",
+    ]
+    for line in CRON_LINES:
+        found = re.fullmatch(rf"((?:{FIELD} ){{5}})([a-z]+) (.+)", line)
+        assert found is not None, line
+        command = line.split(" ", 6)[6]
+        assert "%" not in command.replace(r"\%", ""), "cron ends the command at a bare percent sign"
+        done = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, text=True, check=False)  # noqa: S603
+        assert done.returncode == 0, done.stderr
 
 
 def test_cron_sends_mail_for_every_end_but_done_and_leased(tmp_path: Path) -> None:
-    (line,) = [line for line in CRONTABS[0].text.splitlines() if line.startswith("*/")]
-    command = line.split(" ", 6)[6].replace("/var/log/orchestrate", str(tmp_path))
     program = tmp_path / "orchestrate"
-    for code, mailed in ((0, False), (6, False), (3, True), (8, True)):
+    ends = ((0, False), (6, False), (3, True), (8, True))
+    for line, (code, mailed) in product(CRON_LINES, ends):
+        command = line.split(" ", 6)[6].replace("/var/log/orchestrate", str(tmp_path))
+        command = command.replace(PROGRAM, str(program))
         program.write_text(f'#!/bin/sh\necho \'{{"event": "summary"}}\'\nexit {code}\n')
         program.chmod(0o755)
         done = subprocess.run(  # noqa: S603  (the line of the docs)
             ["/bin/sh", "-c", command],
-            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            env={"PATH": "/usr/bin:/bin"},
             capture_output=True,
             text=True,
             check=False,
