@@ -29,6 +29,7 @@ _ROW_OF_CELLS: Final = re.compile(r"<tr>(?:(?!</tr>).)*?<td.*?</tr>", re.DOTALL)
 _LANGUAGES: Final = {".yml": "yaml", ".py": "python", ".toml": "toml"}
 _ROW, _COLUMN, _MARGIN = 34, 240, 100
 _NAMED_FROM: Final = 3
+_BOOST: Final = {"how-to": 2, "development": 0.2, "files": 0.2, CHANGES: 0.2}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -51,9 +52,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Lead a link that leaves `docs/` to the page of its file. The first page has no side bar."""
+    """Lead a link that leaves `docs/` to the page of its file. The first page has no side bar.
+
+    In a search, questions come first, and pages for developers and shown files last.
+    """
     if page.is_homepage:
         page.meta["hide"] = ["navigation"]
+    page.meta["search"] = {"boost": _BOOST.get(page.file.src_uri.split("/")[0], 1)}
+    if page.file.src_uri == "how-to/faq.md":
+        page.meta["search"] = {"boost": 4}
     if page.file.generated_by:
         return markdown
     folder = (DOCS / page.file.src_uri).parent

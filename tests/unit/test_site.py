@@ -151,6 +151,33 @@ def test_a_phone_shows_every_table_without_scrolling(site: Path, phone: Browser)
     assert wide == {}
 
 
+_ANSWERS = {
+    "only zone b": "how-to/faq.html#how-do-i-restart-only-zone-b-or-exclude-a-node",
+    "exclude a node": "how-to/faq.html#how-do-i-restart-only-zone-b-or-exclude-a-node",
+    "allocation machine dies": "how-to/faq.html#what-happens-to-allocation-if-the-machine-that-runs-it-dies",
+    "backup": "how-to/faq.html#does-it-wait-while-a-backup-runs",
+    "from cron": "how-to/periodic-restarts.html#from-cron",
+    "kubernetes": "how-to/faq.html#does-it-work-with-kubernetes-or-managed-services",
+    "managed services": "how-to/faq.html#does-it-work-with-kubernetes-or-managed-services",
+    "8 to 9": "how-to/upgrade.html#from-8-to-9-and-from-7-to-8",
+    "my own tunable": "how-to/tune-hosts.html#my-own-tunable",
+}
+
+
+def test_the_first_page_found_has_the_answer(site: Path, phone: Browser, subtests: pytest.Subtests) -> None:
+    links = "return [...document.querySelectorAll('.md-search-result__item')].slice(0, 1).flatMap((item) => "
+    links += "[...item.querySelectorAll('a')].map((link) => link.href.replace(/[?][^#]*/, '')))"
+    for words, answer in _ANSWERS.items():
+        with subtests.test(words):
+            phone.open("about:blank")
+            phone.open(f"{(site / 'index.html').as_uri()}?q={words.replace(' ', '+')}")
+            phone.wait(lambda: bool(phone.run(links)))
+            assert f"{site.as_uri()}/{answer}" in phone.run(links)
+    front = (site / "index.html").read_text()
+    linked = {answer for answer in _ANSWERS.values() if answer in front or answer.split("#")[0] in front}
+    assert linked == set(_ANSWERS.values()), "the front page leads there too"
+
+
 def test_every_fault_of_a_page_fails_the_build_and_is_named(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     shutil.copytree(DOCS, docs)
