@@ -180,7 +180,8 @@ class RiakHostsSpec(HostsSpec):
     overrides: dict[str, RiakNodeSpec] = Field(  # type: ignore[assignment]  # its values are overrides
         default_factory=dict,
         description="By node name, the host in it, or glob: any other key of `hosts`, `address`, and `riak`."
-        " All that match count, globs in the order of the file, then the exact name; what comes later wins.",
+        " All matching entries apply, globs in the order of the file, then the exact name; a later entry"
+        " overrides an earlier one.",
     )
     nodes: dict[MemberOrHost, Address] = Field(
         default_factory=dict,

@@ -29,9 +29,9 @@ USUAL_UNITS: Final = (
 )
 """Units that start runs by themselves. Those that a host does not have are passed over."""
 CONFIGURATION_MANAGEMENT: Final = (
-    "While Puppet, Chef, Salt, Ansible, a package manager or an unattended upgrade is at work on a host, its"
-    " node is not stopped (`hold`), or is all the same (`ignore`). `disable` waits like `hold`, and disables"
-    " Puppet's agent and `management_units` from before the stop until the copies are back."
+    "While Puppet, Chef, Salt, Ansible, a package manager or an unattended upgrade is at work on a host,"
+    " `hold` does not stop its node, and `ignore` does. `disable` waits like `hold`, and disables Puppet's"
+    " agent and `management_units` from before the stop until the copies are back."
 )
 MANAGEMENT_UNITS: Final = (
     "Systemd units that `configuration_management: disable` stops. Those that were active are started again."

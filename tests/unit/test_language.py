@@ -24,7 +24,7 @@ REFUSED: Final = (
     *("nobody", "anew", "whoever", "whatever", "thereby", "by now", "told", "tells", "mend", "mends"),
     *(r"stands(?! down)", "put back", "puts back", "putting back", "the other one", "as it was", "in hand"),
     *("is ours", "go on", "goes on", "owes", "knows", "somebody else's", "by somebody else", "in crumbs"),
-    "without a word",
+    *("without a word", "all the same", "wins", "so it is with"),
     *("(?:another|new|same) life", "stands? there", "beside the process", "is there no more"),
 )
 """Patterns: a figure of speech, a person where there is none, or a second word for what has one."""

@@ -156,7 +156,7 @@ def _addresses(ports: FilePorts, context: Context) -> Mapping[NodeName, str]:
     if not named:
         raise UsageError(
             f"the cluster cannot be read, so its nodes are not known: {unread.reason}. Nodes that have"
-            f" an `address` in `hosts.overrides` of {ports.file.path} are diagnosed all the same"
+            f" an `address` in `hosts.overrides` of {ports.file.path} can still be diagnosed"
         )
     context.warn(f"the cluster cannot be read ({unread.reason}): only hosts that the file names are")
     return named

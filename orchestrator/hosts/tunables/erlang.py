@@ -75,13 +75,15 @@ class ErlangSchedulers(Tunable):
             # A later line of the file, or another file, may still take precedence.
             later = _found(facts, file, with_block(text, self.name, lines))
             changes = (change,) if later.value == wanted else ()
-        wins = f"{_ADVANCED} sets +S and wins: change it there" if found.by == _ADVANCED else ""
+        overridden = (
+            f"{_ADVANCED} overrides it with +S: change it there" if found.by == _ADVANCED else ""
+        )
         yield Part(
             wanted=wanted,
             found="not set" if found.value is None else f"{found.value}, from the next start on",
             at_boot="not set" if found.value is None else f"{found.value} by {found.by}",
             running=right,
-            detail=found.unsure or ("the number of CPUs is not known" if number is None else wins),
+            detail=found.unsure or ("the number of CPUs is not known" if number is None else overridden),
             changes=changes,
         )
 
