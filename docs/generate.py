@@ -53,18 +53,17 @@ FOLDER: Final = Path(__file__).parent / "reference"
 _JSON: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "number", bool: "true or false"}
 
 _PREDICATES: Final = """\
-A predicate is a named safety rule. All predicates are checked before every stop: when the wave is chosen,
-and again at the last reading, when allocation is disabled. If a part of a reading is unknown, the predicate
-is not met.
+A predicate is a named safety condition. All predicates are checked before every stop, in this order: when the
+wave is chosen, and again at the last reading, when allocation is disabled. A predicate is not met if a part of
+its reading is unknown.
 
 `--disable-predicate NAME` switches a predicate off for a run, `--disable-predicate NAME=SUBJECT` for one
 subject; the journal records it. If waiting cannot clear a hold ("passes with time": no), a run that has
-changed nothing ends at once with exit code 3. The run waits for the other holds, and for what a busy cluster
-did not answer (429, 502 to 504, no answer in time), at most `deadlines.hold`.
+changed nothing ends at once with exit code 3. The run waits for other holds, and for answers of a busy
+cluster (429, 502 to 504, no answer in time), at most `deadlines.hold`.
 
-A run keeps its policy, also after `resume`. Where nothing in the cluster or on its hosts clears a hold, such
-as on a server that cannot list its deprecations, the hold says with what flag or key another run passes it
-(`ways`).
+A run keeps its policy, also after `resume`. If nothing in the cluster or on its hosts can clear a hold, such
+as on a server that cannot list its deprecations, the hold names the flag or key for another run (`ways`).
 
 With `--strategy zone`, a predicate about the wave first makes the wave smaller
 ([zones](../explanation/zones.md)). If it is not met for a single node, the run holds.
@@ -73,16 +72,16 @@ The journal can name one more hold, `allocation_is_withheld`: the last reading b
 allocation is disabled.
 """
 _VERSIONS: Final = """\
-One program speaks to every version. The first table row of a product is the newest version; each row below
-lists what older versions do otherwise. A version that is not restarted is refused by name.
+The first table row of a product is the newest version; each row below lists how older versions differ, in
+the words of [the last table](#columns). A version that is not restarted is refused by name.
 
 In a cluster of mixed versions, such as during an upgrade, the lowest version among all nodes decides. If one
 node has a version that is not restarted, or another product, the cluster is refused with the names of these
 nodes. If such a node joins during a run, no further node is stopped; settings are still restored. The lease
 has one form for every version, so that runs through different endpoints see each other.
 
-Before Elasticsearch 5 a setting cannot be made absent again. A setting that was absent is then restored to
-its effective value, and the journal says so. Before Elasticsearch 7, a wave is held if
+Before Elasticsearch 5 a setting cannot be removed. A setting that was not set is then restored to its
+effective value, and the journal records that. Before Elasticsearch 7, a wave is held if
 `discovery.zen.minimum_master_nodes` is below a majority of the master-eligible nodes.
 """
 _EVENTS: Final = """\
@@ -97,7 +96,7 @@ went wrong) and, before the summary, `rehearsed` (`seed`, `mishaps`, `kills`, `s
 """
 _SETTINGS: Final = """\
 The original value of a setting is journalled before the change, and restored at its level afterwards; a
-setting that was absent is removed. A change is written at the persistent level; if the setting has a
+setting that was not set is removed. A change is written at the persistent level; if the setting has a
 transient value, at the transient level too. A limit is raised, never lowered. If someone else changes one of
 these settings during the run, the new value is kept, and the journal records that.
 
@@ -108,8 +107,8 @@ In other cases:
 
 - A limit that is higher already stays, such as a persistent `max_bytes_per_sec` of `200mb`.
 - With `allocation_while_down: none`, `allocation.enable` is `none` while a node is down.
-- Before Elasticsearch 5, `indices.recovery.concurrent_streams` is raised to 5 too. A setting that was absent
-  is restored to its effective value.
+- Before Elasticsearch 5, `indices.recovery.concurrent_streams` is raised to 5 too. A setting that was not
+  set is restored to its effective value.
 - Before Elasticsearch 1.0, `cluster.routing.allocation.disable_replica_allocation` is `true` in place of
   `allocation.enable`; with `allocation_while_down: none` it is `disable_allocation`.
 """
@@ -148,9 +147,9 @@ _ALSO_WRITTEN: Final = """\
 
 _TUNING: Final = """\
 A tuning profile has the wanted values of a host's kernel and services. For each tunable the program reads
-the running value, and lists the changes that are needed. The row `boot` is the script that sets these values
-at each boot; "at next boot" is a fact: the script has the value and its unit is enabled. Each change is
-recorded with the original value, so that it can be undone. `tune check` changes nothing.
+the running value, and lists the needed changes. The row `boot` is the script that sets these values at each
+boot; "at next boot" shows whether the script has the value and its unit is enabled. Each change is recorded
+with the original value, for `tune revert`. `tune check` changes nothing.
 
 | verdict | meaning |
 |---|---|
@@ -305,7 +304,7 @@ def versions() -> str:
             rows.append((number, "yes" if dialect.accepted else "no", "; ".join(other) or "as above"))
             newer = dialect
         title = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}[product]
-        table = _table(("from version", "restarted", "otherwise than the row above"), rows)
+        table = _table(("from version", "restarted", "differs in"), rows)
         parts.append(f"## {title}\n\n{table}")
     meanings = _field_comments(Dialect)
     parts.append("## Columns\n")

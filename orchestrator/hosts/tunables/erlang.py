@@ -75,9 +75,7 @@ class ErlangSchedulers(Tunable):
             # A later line of the file, or another file, may still take precedence.
             later = _found(facts, file, with_block(text, self.name, lines))
             changes = (change,) if later.value == wanted else ()
-        overridden = (
-            f"{_ADVANCED} overrides it with +S: change it there" if found.by == _ADVANCED else ""
-        )
+        overridden = f"{_ADVANCED} overrides it with +S: change it there" if found.by == _ADVANCED else ""
         yield Part(
             wanted=wanted,
             found="not set" if found.value is None else f"{found.value}, from the next start on",

@@ -59,7 +59,7 @@ class Dialect:
     master_timeout: str = "master_timeout"  # The query parameter that limits the search for a master
     settings_wait: bool = True  # Whether `GET _cluster/settings` takes that parameter. Version 5 refuses it.
     # Whether `null` removes a setting and `include_defaults` lists defaults (5.0). Before, the effective
-    # value is written when a setting cannot become absent again; it comes from the elected master's
+    # value is written when a setting cannot be removed again; it comes from the elected master's
     # elasticsearch.yml, else from the version's defaults.
     null_resets: bool = True
     # Synced from 1.6 to 7.5; a plain flush does as much from 7.6 (elastic/elasticsearch#50882)
