@@ -53,9 +53,9 @@ FOLDER: Final = Path(__file__).parent / "reference"
 _JSON: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "number", bool: "true or false"}
 
 _PREDICATES: Final = """\
-A predicate is a named safety condition. All predicates are checked before every stop, in this order: when the
-wave is chosen, and again at the last reading, when allocation is disabled. A predicate is not met if a part of
-its reading is unknown.
+A predicate is a named safety condition. All predicates are checked before every stop, in this order: when
+the wave is chosen, and again at the last reading, when allocation is disabled. A predicate is not met if a
+part of its reading is unknown.
 
 `--disable-predicate NAME` switches a predicate off for a run, `--disable-predicate NAME=SUBJECT` for one
 subject; the journal records it. If waiting cannot clear a hold ("passes with time": no), a run that has
