@@ -140,7 +140,7 @@ def show_plan(plan: Plan, context: Context) -> ExitCode:
 
 def note_beforehand(prepared: Preparation, context: Context, *, looks: bool = True) -> None:
     """Print that nothing is due or an earlier run is unfinished. `looks`: a person reads a plan now."""
-    for note in (prepared.not_due, prepared.held_or_left() if looks else None, prepared.half_done()):
+    for note in (prepared.not_due, *(prepared.held_or_left() if looks else ()), prepared.half_done()):
         if note is not None:
             context.note(note)
 

@@ -8,7 +8,8 @@ its nodes are back. Each kind says in which ways it is another one. The engine k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from orchestrator.engine.largest_safe import Bound
@@ -46,6 +47,8 @@ class KindOfCluster(ABC):
 
     predicates: ClassVar[tuple[Predicate, ...]]  # asked before every stop, in order
     rules: ClassVar[tuple[Row, ...]] = ()  # beside those of every kind, asked before a run is done
+    # values of settings that the server shows only while they are not set
+    defaults: ClassVar[Mapping[str, SettingValue]] = MappingProxyType({})
 
     # Before the first stop ------------------------------------
 

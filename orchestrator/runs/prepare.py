@@ -20,12 +20,13 @@ from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
 from orchestrator.model.plan import Plan
-from orchestrator.model.policy import LeasePlace, Policy
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.riak.rules.recovery import planned_too
 from orchestrator.runs.attempt import RestoreFailed, driven
 from orchestrator.runs.connection import Connection, PolicySource
+from orchestrator.runs.dead_run import DeadRun, dead_run, lease_record
 from orchestrator.runs.files import SavedPlan
 from orchestrator.runs.past_runs import Wanted, candidates, past_times
 from orchestrator.runs.selection import (
@@ -42,8 +43,7 @@ from orchestrator.runs.surroundings import require_surroundings
 from orchestrator.runs.takeover import new_run, release_dead, restore_others
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
-from orchestrator.runtime.store import StateMissing
-from orchestrator.view.phrases import work_of
+from orchestrator.runtime.store import StateMissing, StateStore
 from orchestrator.view.progress import half_done
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES} | {Look.STORED}
@@ -60,6 +60,8 @@ class Preparation:
     view: ClusterView  # the first reading of the cluster
     started: RunStarted  # how the run would begin
     loaded: LoadedIndices | None = None  # the indices of a bulk load; None for a restart alone
+    # what a dead run left: `view` and `started` are as they will be when this run has restored it
+    left: DeadRun | None = None
 
     @property
     def not_due(self) -> str | None:
@@ -93,7 +95,9 @@ class Preparation:
     def _foreseen(self) -> Plan:
         """A plan for its times alone, of a run without a plan: no host and no gate is asked."""
         started = replace(self.started, policy=replace(self.started.policy, tune=None, gates=()))
-        seen = self.connection.ports.cluster.observe(_PLANNED).seen(self.connection.process.now)
+        seen = self._restored(
+            self.connection.ports.cluster.observe(_PLANNED).seen(self.connection.process.now)
+        )
         hosts = dict.fromkeys(started.nodes, NOT_READ)
         bulk = self.loaded.bulk if self.loaded else NOT_READ
         return replace(self, started=started).plan_of(replace(seen, hosts=hosts, bulk=bulk))
@@ -108,7 +112,7 @@ class Preparation:
         hosts = connection.ports.hosts(started.addresses)
         at, profile, upgrade = connection.process.now, started.policy.tune, started.policy.upgrade
         upgrading = {Look.UPGRADE, Look.MODES} if upgrade else set[Look]()
-        return replace(
+        seen = replace(
             connection.ports.cluster.observe({*look, *upgrading, *planned_too(started.policy)}).seen(at),
             readiness=hosts.readiness(started.nodes, upgrade) if upgrade else {},
             hosts=hosts.observe(started.nodes, rights=True, reboot=started.policy.reboot),
@@ -116,6 +120,11 @@ class Preparation:
             bulk=self.loaded.bulk if self.loaded else NOT_READ,
             gates=connection.ports.gates(started.policy.gates).observe(),
         )
+        return self._restored(seen)
+
+    def _restored(self, seen: Observation) -> Observation:
+        """The observation that the first decision of the run will have, as far as it is known now."""
+        return seen if self.left is None else self.left.restored(seen, self.started.policy)
 
     def _with_merges(self, plan: Plan) -> Plan:
         merge = self.started.policy.merge
@@ -124,31 +133,25 @@ class Preparation:
         targets, left = self.started.indices, self.loaded.left
         return replace(plan, max_segments=merge.max_segments, merges=targets, leftovers=left)
 
-    def held_or_left(self) -> str | None:
-        """A note on the run that holds the cluster, or has left changes; a new run handles that itself."""
-        found = self._lease_record()
-        if not isinstance(found, LeaseRecord):
-            return None
-        run, process = found.debtor, self.connection.process
-        what = work_of(self.started.policy)
-        if not process.gone(found.process):
+    def held_or_left(self) -> tuple[str, ...]:
+        """Notes on the run that holds the cluster, or has left changes; a new run handles that itself."""
+        if self.left is not None:
+            verb = "upgrade" if self.started.policy.upgrade else "restart"
+            run, command = self.left.record.debtor, self.connection.command
             return (
-                f"run {found.run} of {found.owner} holds the cluster: a new run can begin when it has"
-                " ended or its heartbeat stops. This plan shows the cluster as it is now, held by what that"
-                " run has changed and will restore: change none of it by hand"
+                self.left.words(self.connection.process.now).sentence(f"this {verb}"),
+                f"  to restore it alone: {command('restore', run)}",
+                f"  to continue that run: {command('resume', run)}",
             )
-        if found.is_settled:
-            return None
-        return (
-            f"run {run} ended without restoring its changes, and what is shown here is the cluster as it "
-            f"left it: {what} restores them first; `{self.connection.command('resume', run)}` continues that "
-            f"run, `{self.connection.command('restore', run)}` only restores"
+        found = _lease_record(self.connection, self.started.policy, self.started.cluster_uuid)
+        if not isinstance(found, LeaseRecord) or self.connection.process.gone(found.process):
+            return ()
+        held = (
+            f"run {found.run} of {found.owner} holds the cluster: a new run can begin when it has"
+            " ended or its heartbeat stops. This plan shows the cluster as it is now, held by what that"
+            " run has changed and will restore: change none of it by hand"
         )
-
-    def _lease_record(self) -> LeaseRecord | Unknown | None:
-        if self.started.policy.lease is LeasePlace.CLUSTER:
-            return self.connection.ports.lease.read()
-        return self.connection.recorded(lambda store: store.lease(self.started.cluster_uuid).read(), None)
+        return (held,)
 
     def half_done(self) -> str | None:
         """A note that the last run on this cluster can be resumed: a new run restarts its nodes once more."""
@@ -209,8 +212,25 @@ class Preparation:
             planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
             started = replace(self.started, planned=planned, forecast=(plan or self._foreseen()).forecast)
             return driven(
-                lambda: new_run(self.connection, store, started, again=lambda: self._again(started))
+                lambda: new_run(
+                    self.connection,
+                    store,
+                    self._restored_first(store, started),
+                    again=lambda: self._again(started),
+                )
             )
+
+    def _restored_first(self, store: StateStore, started: RunStarted) -> RunStarted:
+        """How the run begins. What a dead run left is restored before: nodes may have been down until then.
+
+        Raises:
+            OrchestratorError: as `run`.
+            RestoreFailed: that was not restored.
+        """
+        if self.left is None:
+            return started
+        restore_others(self.connection, store, "", started)
+        return self._again(started)
 
     def _again(self, before: RunStarted) -> RunStarted:
         """How the run begins after a dead run's changes were restored: the cluster has other members now.
@@ -230,6 +250,24 @@ class Preparation:
         return now
 
 
+def _lease_record(connection: Connection, policy: Policy, uuid: str) -> LeaseRecord | Unknown | None:
+    return lease_record(connection.ports.lease, policy.lease, uuid, connection.recorded)
+
+
+def _left_behind(connection: Connection, first: _First, policy: Policy) -> DeadRun | None:
+    record = _lease_record(connection, policy, first[0].uuid)
+    return dead_run(record, connection.recorded, connection.process.gone)
+
+
+def _as_restored(connection: Connection, first: _First, policy: Policy, left: DeadRun | None) -> _First:
+    """The first reading as it will be when that is restored."""
+    if left is None:
+        return first
+    seen = Observation(at=connection.process.now, cluster=first[0], settings=first[1])
+    after = left.restored(seen, policy)
+    return first[0] if isinstance(after.cluster, Unknown) else after.cluster, after.settings
+
+
 def prepare(connection: Connection, source: PolicySource, *, restarts: bool = True) -> Preparation:
     """Read the cluster for the first time, and work out how a run would begin.
 
@@ -243,8 +281,12 @@ def prepare(connection: Connection, source: PolicySource, *, restarts: bool = Tr
     """
     connection.ports.require_secrets(source.secrets)
     require_surroundings(connection, source.build(None).playbook)
-    view, settings = first = _first_reading(connection)
-    prepared = _prepared(connection, first, source.build(len(view.nodes)), restarts=restarts)
+    first = _first_reading(connection)
+    policy = source.build(len(first[0].nodes))
+    left = _left_behind(connection, first, policy)
+    view, settings = first = _as_restored(connection, first, policy, left)
+    policy = policy if left is None else source.build(len(view.nodes))
+    prepared = replace(_prepared(connection, first, policy, restarts=restarts), left=left)
     _warn_of_endpoints(connection)
     if restarts:
         require_zones(view, settings, prepared.started.policy, connection.ports.source)
@@ -264,11 +306,13 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
         raise _mismatch(ports.name, changed)
     ports.require_secrets(secrets_of(saved.policy))
     require_surroundings(connection, saved.policy.playbook)
-    view, _ = first = _first_reading(connection)
+    first = _first_reading(connection)
+    left = _left_behind(connection, first, saved.policy)
+    view, _ = first = _as_restored(connection, first, saved.policy, left)
     if unknown := [name for name in saved.nodes if name not in view.members]:
         raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
     require_names(saved.policy, saved.nodes)
-    prepared = _prepared(connection, first, saved.policy)
+    prepared = replace(_prepared(connection, first, saved.policy), left=left)
     _warn_of_endpoints(connection)
     now = prepared.plan()
     if now.fingerprint != saved.fingerprint:

@@ -19,6 +19,7 @@ from orchestrator.model.reading import Seconds
 from orchestrator.ports import LeasePort
 from orchestrator.runs.attempt import Attempt, RestoreFailed, drive, exit_code
 from orchestrator.runs.connection import Connection, Process, RunJournal
+from orchestrator.runs.dead_run import DeadRun
 from orchestrator.runs.past_runs import PastRun
 from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
@@ -281,11 +282,8 @@ def _restore_first(held: LeaseHeld, run: str, started: RunStarted) -> None:
     """
     left = held.left
     assert left is not None  # noqa: S101  (the callers have looked)
-    # A run that took over carries the record on, so the record names that run's owner.
-    whose = "" if left.left_by else f" of {left.owner}"
-    held.connection.process.warn(
-        f"run {left.debtor}{whose} ended without restoring its changes: they are restored first"
-    )
+    process, records = held.connection.process, held.store.replay(left.debtor)
+    process.warn(DeadRun(record=left, records=records).words(process.now).sentence("this run"))
     restored = drive(repair(held, run, started))
     if exit_code(restored) is not ExitCode.DONE:
         raise RestoreFailed(restored)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 from orchestrator.around.annotations import call as ask_grafana
 from orchestrator.around.outbox import SEND_SECONDS
@@ -36,7 +37,7 @@ from orchestrator.elasticsearch.rules.returning import Away, returns
 from orchestrator.engine.gates import judged
 from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.state import RunState
-from orchestrator.errors import ExitCode, UsageError
+from orchestrator.errors import ExitCode, JournalError, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.model.action import Done, InDoubt, Refused
@@ -54,10 +55,17 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView, timer_key
 from orchestrator.owners import who_reads
 from orchestrator.ports import ClusterLeasePort, ClusterPort, ClusterReadings
+from orchestrator.runs.dead_run import DeadRun, dead_run, lease_record
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.reach import host_settings
 from orchestrator.runs.selection import require_cluster
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import provably_gone
+from orchestrator.runtime.store import StateStore
+from orchestrator.view.left_behind import LeftBehind
 from orchestrator.view.text import counted, listed
+
+_T = TypeVar("_T")
 
 _LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
 
@@ -181,7 +189,8 @@ def _checks(
     leader = "claimant" if view.riak else "master"
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
-    yield from expected_checks(of_cluster(ports.file).spec, view)
+    left = _left_behind(ports, context, view, lease_place)
+    yield from expected_checks(of_cluster(ports.file).spec, view, left)
     yield from _endpoints(ports)
     if through := ports.only_through([node.name] for node in view.nodes):
         context.warn(f"blind in every wave with {listed(sorted(through.nodes))}: {through}")
@@ -194,7 +203,20 @@ def _checks(
     yield from _hosts(ports, addresses, reboot=reboot, lease_place=lease_place)
     if hastens:
         yield from pace_checks(ports.cluster)
-    yield from lease_checks(ports.lease, lease_place)
+    yield from lease_checks(
+        ports.lease, lease_place, None if left is None else left.words(context.clock.now())
+    )
+
+
+def _left_behind(ports: FilePorts, context: Context, view: ClusterView, place: LeasePlace) -> DeadRun | None:
+    """What a dead run left here, as far as the usual state shows it."""
+
+    def recorded(read: Callable[[StateStore], _T], otherwise: _T) -> _T:
+        with suppress(JournalError), context.state(None, Access.READ) as store:
+            return read(store)
+        return otherwise
+
+    return dead_run(lease_record(ports.lease, place, view.uuid, recorded), recorded, provably_gone)
 
 
 def _view(read: ClusterReadings, ports: FilePorts) -> ClusterView | str:
@@ -235,11 +257,16 @@ def _why_away(away: Away) -> str:
     return f"{why}; {then}, or accept it in the playbook (`accept.not_returning`)"
 
 
-def expected_checks(spec: AnyClusterSpec, view: ClusterView) -> Iterator[Check]:
-    """Compare the cluster with what its file expects. Its name is a part of the identity."""
-    there, wanted = len(view.members), spec.expect.nodes
+def expected_checks(spec: AnyClusterSpec, view: ClusterView, left: DeadRun | None = None) -> Iterator[Check]:
+    """Compare the cluster with what its file expects. Its name is a part of the identity.
+
+    A node that a dead run left down is as good as there: a restart starts it first.
+    """
+    down = [one.node for one in left.record.in_hand if one.node not in view.members] if left else []
+    there, wanted = len(view.members) + len(down), spec.expect.nodes
     if wanted is not None:
         message = f"{counted(there, 'node')}, at least {wanted} expected"
+        message += f"; a restart first starts {listed(down)}" if down else ""
         if there < wanted:
             message += (
                 ": a run would wait and then be held; start those that are missing, or correct `expect.nodes`"
@@ -375,12 +402,17 @@ def pace_checks(cluster: ClusterPort) -> Iterator[Check]:
         )
 
 
-def lease_checks(lease: ClusterLeasePort, place: LeasePlace) -> Iterator[Check]:
+def lease_checks(
+    lease: ClusterLeasePort, place: LeasePlace, left: LeftBehind | None = None
+) -> Iterator[Check]:
     """Check whether the lease can be taken at its place in the playbook. A lease held by a run is no fault.
 
     In Elasticsearch a test record is written and removed, unless there is a lease. (On Riak the check of each
     host creates and removes a file.)
     """
+    if left is not None:
+        yield Check(subject="cluster", point="lease", good=True, message=left.sentence("a restart"))
+        return
     if place is not LeasePlace.CLUSTER:
         return
     record = lease.read()

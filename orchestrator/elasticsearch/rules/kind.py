@@ -11,6 +11,7 @@ class Elasticsearch(KindOfCluster):
 
     predicates = predicates.PREDICATES
     rules = merge.RULES
+    defaults = settings.DEFAULTS
 
     baseline = staticmethod(recovery.baseline_of)
     usual = staticmethod(recovery.usual_restart)

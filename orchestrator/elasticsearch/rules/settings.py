@@ -128,7 +128,7 @@ def value_today(
         found = size_of(count)  # the largest of the nodes' own values is read in bytes
     version = numbers(begun.version) if begun.distribution == "elasticsearch" else ()
     slow = bool(version) and version < _FIRST_AT_40_MB
-    defaults = {**_DEFAULTS, **({BANDWIDTH: "20mb"} if slow else {})}
+    defaults = {**DEFAULTS, **({BANDWIDTH: "20mb"} if slow else {})}
     is_default = isinstance(found, str) and found.lower() == defaults.get(key)
     before, after = bytes_of(found) or 0, bytes_of(wanted) or 0
     return ValueToday(
@@ -139,7 +139,7 @@ def value_today(
 
 
 _BY_FORCE: Final = (Level.TRANSIENT, Level.PERSISTENT)
-_DEFAULTS: Final[Mapping[str, str]] = {
+DEFAULTS: Final[Mapping[str, SettingValue]] = {
     ALLOCATION: "all",
     REBALANCE: "all",
     INITIAL_PRIMARIES: "4",
