@@ -54,8 +54,8 @@ class LeftBehind:
         """`left by run 20261128-0300-bqy9 of ann@bastion (killed 3m ago)`."""
         of = f" of {one_line(self.owner, 80)}" if self.owner else ""
         how = "ended" if self.ended else "killed"
-        ago = "" if self.killed is None else f" {duration(self.killed)} ago"
-        return f"left by run {self.run}{of} ({how}{ago})"
+        since = "" if self.killed is None else f" ({how} {duration(self.killed)} ago)"
+        return f"left by run {self.run}{of}{since}"
 
     def sentence(self, restorer: str) -> str:
         """All of it, and what restores it: `5 settings, es2: left by run … (killed 3m ago); … it first`."""

@@ -154,8 +154,8 @@ def test_plan_and_rehearse_name_a_run_that_holds_or_left(
     console: Console, cluster: SmallCluster, file: str, subtests: pytest.Subtests
 ) -> None:
     cluster.started = OLD
-    ended, holds = "run run-0 ended without restoring its changes", "run run-0 of ben@here holds the cluster"
-    first = "a restart restores them first; `orchestrate resume run-0 --state "
+    ended, holds = "es2: left by run run-0 of ben@here; this restart", "run run-0 of ben@here holds the cluster"
+    first = "  to continue that run: orchestrate resume run-0 --state "
     for command in ("plan", "rehearse"):
         for process, says in ((DEAD_PROCESS, (ended, first)), (str(current_process()), (holds,))):
             with subtests.test(command=command, process=process):
@@ -179,7 +179,7 @@ def test_nothing_due_restores_what_a_dead_run_left(
     _left(cluster, DEAD_PROCESS)
     said = console.run(*restart, "--output", "json")
     assert said.code == ExitCode.DONE
-    assert "run run-0 of ben@here ended without restoring its changes" in said.err
+    assert "es2: left by run run-0 of ben@here; this run restores it first" in said.err
     assert [line["outcome"] for line in said.lines if line["event"] == "summary"] == ["done", "done"]
     assert cluster.templates == {}
 

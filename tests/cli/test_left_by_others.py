@@ -30,7 +30,7 @@ from tests.tools import heeding_modes, own_mounts
 
 SPEED = "indices.recovery.max_bytes_per_sec"
 OURS, THEIRS = "20261101-0300-abcd", "20261102-0300-efgh"
-ENDED = f"run {THEIRS} of ben@here ended without restoring its changes"
+ENDED = f"1 setting: left by run {THEIRS} of ben@here; this run restores it first"
 ALIVE = str(current_process())
 UNREADABLE = {"template": {}, "_meta": {"orchestrate": "once upon a time"}}
 """A template of a lease that holds no record."""
@@ -121,7 +121,7 @@ def test_a_kill_between_takeover_and_record_forgets_nothing(scene: Scene) -> Non
     leave(scene.cluster, record)
     said = scene.restore()
     assert said.code == ExitCode.DONE
-    assert f"run {THEIRS} ended without restoring its changes" in said.err
+    assert f"1 setting: left by run {THEIRS}; this run restores it first" in said.err
     assert (scene.repairs(), scene.is_restored()) == ([THEIRS], True)
 
 
@@ -165,7 +165,7 @@ def test_a_run_that_is_alive_is_not_said_to_have_ended(scene: Scene, command: st
     said = scene.console.run(*command.split(), OURS)
     assert said.code == ExitCode.LEASED
     assert f"run {THEIRS} of ben@here" in said.err
-    assert "ended without restoring" not in said.err
+    assert "left by" not in said.err
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def test_a_second_run_takes_over_only_from_a_dead_first(
 
     assert second.restart() == DONE, second.story()
     said = second.said[-1]
-    taken = said.index(f"run {holder.group(1)} of {holder.group(2)} ended without restoring its changes")
+    taken = said.index(f"left by run {holder.group(1)} of {holder.group(2)}")
     stood_down = said.index("stood down (restored): everything is restored")
     assert taken < stood_down < said.index(": 3 nodes: es"), said
     lab.wait_ready(status="green")

@@ -174,7 +174,7 @@ _WITHOUT_MASTER: Final = (
     without_master("a dead run elsewhere is restored once there is one",
         *DIED, _dead_elsewhere,
         command("restore", away=[ES1],
-            tells=["run run-9 of ben@bastion2 ended without restoring its changes"]),
+            tells=["left by run run-9 of ben@bastion2; this run restores it first"]),
         shows=lambda played: played.simulation.leases.in_force is None),
     *(
         without_master(f"a FAILED node is started if people ask for it, --retry-failed {asked}",
