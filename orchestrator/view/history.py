@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
 from orchestrator.engine.estimate import last_of_run, seconds_of, whole_turns
 from orchestrator.engine.waves import nodes_to_restart
@@ -18,6 +19,8 @@ from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import prediction_object
 from orchestrator.view.text import counted, duration, listed, stamp, stamp_seconds, table
 
+NO_RUNS: Final = "No runs yet."
+"""What is shown where no run has begun: no error."""
 _COLUMNS = 6
 """Maximum of runs side by side in the table of nodes."""
 
@@ -140,7 +143,7 @@ def history_object(runs: Sequence[RunInHistory]) -> list[dict[str, object]]:
 def history_text(runs: Sequence[RunInHistory]) -> str:
     """Past runs as tables, a section per cluster, the oldest run first."""
     if not runs:
-        return "no runs yet\n"
+        return f"{NO_RUNS}\n"
     sections = []
     for cluster in sorted({one.cluster for one in runs}):
         own = [one for one in runs if one.cluster == cluster]

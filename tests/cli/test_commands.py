@@ -106,7 +106,7 @@ def test_json_ends_with_the_summary_of_a_refusal(console: Console, subtests: pyt
     for line in (
         "bogus --output json",
         "plan --cluster nope --output json",
-        "status --output json",
+        "status nope --output json",
         "plan --output=json",
     ):
         with subtests.test(line=line):
@@ -138,18 +138,38 @@ def test_a_state_file_that_is_missing_or_damaged_is_left(console: Console, subte
         ("", "it is empty"),
         ("once upon a time\n" * 100, "not an SQLite"),
     ):
-        for line in ("resume --yes", "restore", "stop", "pause", "status", "history"):
+        for line in ("resume --yes", "restore", "stop", "pause", "status", "status nope", "history"):
             with subtests.test(line=line, content=content):
                 if content is not None:
                     console.state.write_text(content)
                 said = console.run(*line.split())
-                assert said.code == ExitCode.USAGE
+                none = not content and line in {"status", "history"}
+                assert said.code == (ExitCode.DONE if none else ExitCode.USAGE)
+                assert said.out == ("No runs yet.\n" if none else "")
                 (only,) = said.err.splitlines()
-                assert only.startswith("orchestrate: ")
+                assert only.startswith("state file" if none else "orchestrate: ")
                 assert says in only
                 if content is None or line in {"resume --yes", "restore", "status"}:
                     assert WITHOUT_IT in only
                 assert (console.state.read_text() if console.state.exists() else None) == content
+
+
+def test_without_any_run_there_is_none_yet(console: Console, subtests: pytest.Subtests) -> None:
+    """The usual place has no state, and a state of another cluster's runs is none of a named one."""
+    usual = replace(console, environment={"ORCHESTRATE_STATE": ""})
+    for line in ("status", "status --watch", "history", "history --html page.html", "report"):
+        with subtests.test(line=line):
+            said = usual.run(*line.split())
+            assert (said.code, said.out, said.err) == (ExitCode.DONE, "No runs yet.\n", "")
+    assert list(console.folder.iterdir()) == []
+    for line in ("status", "history", "report"):
+        with subtests.test(line=line, output="json"):
+            said = usual.run(*line.split(), "--output", "json")
+            (summary,) = said.lines
+            assert (said.code, summary["event"], summary["outcome"]) == (ExitCode.DONE, "summary", "done")
+    assert usual.run("history", "--output", "csv").out == ""
+    for line in ("status nope", "report nope", f"status --state {console.url}"):
+        assert usual.run(*line.split()).code == ExitCode.USAGE, line
 
 
 def test_no_colour_where_none_is_wanted(console: Console) -> None:
@@ -213,17 +233,16 @@ def test_a_closed_stream_is_no_defect(console: Console, subtests: pytest.Subtest
 
 
 @pytest.mark.skipif(SHARED_FOLDER.exists(), reason=f"this machine has a state of its own in {SHARED_FOLDER}")
-def test_status_and_history_without_a_run_name_the_state(console: Console) -> None:
+def test_status_and_history_of_a_cluster_name_the_state(console: Console) -> None:
     """The usual place: a state file that is named and is not there is another error."""
     folder = console.home / "states"
     (console.folder / "configs/clusters").mkdir(parents=True)
     (console.folder / "configs/clusters/prod.yml").write_text(CLUSTER)
     usual = replace(console, environment={"ORCHESTRATE_STATE": "", "XDG_STATE_HOME": str(folder)})
-    for of in ((), ("--cluster", "prod")):
-        status, history = (usual.run(command, *of) for command in ("status", "history"))
-        assert (status.code, history.code) == (ExitCode.USAGE, ExitCode.USAGE)
-        assert status.err == history.err
-        assert "/state.db" in history.err
+    status, history = (usual.run(command, "--cluster", "prod") for command in ("status", "history"))
+    assert (status.code, history.code) == (ExitCode.USAGE, ExitCode.USAGE)
+    assert status.err == history.err
+    assert "/state.db" in history.err
     assert not folder.exists()
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Tabular
+from orchestrator.cli.work.status import none_yet
 from orchestrator.config.gates import secrets_of
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.model.event import Record, RunStarted
@@ -24,7 +25,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import visible
-from orchestrator.view.history import history_object, history_text, past_run
+from orchestrator.view.history import NO_RUNS, history_object, history_text, past_run
 from orchestrator.view.report.facts import as_json, rows_of
 
 
@@ -38,6 +39,8 @@ def show_report(
         ConfigError: the page cannot be written.
     """
     context = context_of(output.of_messages)
+    if run is None and cluster is None and none_yet(context, state):
+        return _no_runs(context, output)
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         newest = store.runs(cluster=name, limit=1) if run is None else ()
@@ -70,6 +73,8 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
         ConfigError: the page cannot be written.
     """
     context = context_of(output.of_messages)
+    if cluster is None and none_yet(context, state):
+        return _no_runs(context, output, runs=0)
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         past = histories(store, cluster=name)
@@ -95,6 +100,12 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
     elif html is None:
         context.say(*history_text(runs).splitlines())
     return int(context.end(ExitCode.DONE, runs=len(runs)))
+
+
+def _no_runs(context: Context, output: Tabular, **more: int) -> int:
+    if output is Tabular.TEXT:
+        context.say(NO_RUNS)
+    return int(context.end(ExitCode.DONE, **more))
 
 
 def redactor(context: Context, store: StateStore, records: Iterable[Record], cluster: str | None) -> Redactor:

@@ -19,8 +19,10 @@ from orchestrator.runs.past_runs import PastRun, Wanted, find_run, read_now
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
-from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.runtime.state_file import VARIABLE
+from orchestrator.runtime.store import RunEntry, StateMissing, StateStore
 from orchestrator.view.cluster_now import ClusterNow, compare
+from orchestrator.view.history import NO_RUNS
 from orchestrator.view.progress import not_restored
 from orchestrator.view.status import status_object, status_text
 
@@ -34,6 +36,10 @@ def show_status(
 ) -> int:
     """Show the progress of a run, once or until it ends. Returns the exit code."""
     context = context_of(output)
+    if run is None and cluster is None and none_yet(context, state):
+        if output.for_people:
+            context.say(NO_RUNS)
+        return int(context.end(ExitCode.DONE))
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         entry = find_run(store, Wanted.SHOW, run=run, cluster=name)
@@ -43,6 +49,23 @@ def show_status(
             context.clock.wait(_WATCH_SECONDS)
             last, going = _show(store, entry, context, cluster, after=last, clear=redraws)
     return int(context.end(ExitCode.DONE, run=entry.run))
+
+
+def none_yet(context: Context, state: str | None) -> bool:
+    """Whether there is no run yet, which is no error.
+
+    Raises:
+        JournalError: the state cannot be read, or the file that was named with `--state` does not exist.
+    """
+    try:
+        with context.state(state, Access.READ) as store:
+            if store.runs(limit=1):
+                return False
+    except StateMissing as missing:
+        if state != context.environment.get(VARIABLE):
+            raise
+        context.note(str(missing))  # the environment names it: it may be lost
+    return True
 
 
 def _show(
