@@ -61,6 +61,9 @@ def _pages(command: Any, context: typer.Context, above: str) -> Iterator[tuple[s
             [record for each in command.get_params(context) if (record := each.get_help_record(context))],
         ),
     ]
+    said, line = getattr(command, "example", ("", ""))
+    if line:
+        parts += [".SH EXAMPLES", _text(f"For example, {said}:"), ".PP", f".B {_text(line, width=500)}"]
     if not above:
         codes = [(f"{code.value}", EXIT_MEANINGS[code][0]) for code in ExitCode]
         parts += [*_records("EXIT STATUS", codes), *_records("FILES", _FILES)]
@@ -84,10 +87,12 @@ def _paragraphs(*texts: str) -> Iterator[str]:
         yield from (*([".PP"] if number else []), _text(text))
 
 
-def _text(text: str) -> str:
+def _text(text: str, width: int = 72) -> str:
     """Text for troff: a line a sentence at least, hyphens as typed, code in bold, no line is a request."""
     sentences = re.split(r"(?<=[.?!:]) (?=[A-Z`])", " ".join(text.replace("**", "").split()))
-    lines = [line for sentence in sentences for line in textwrap.wrap(sentence, 72, break_on_hyphens=False)]
+    lines = [
+        line for sentence in sentences for line in textwrap.wrap(sentence, width, break_on_hyphens=False)
+    ]
     plain = "\n".join(lines).replace("\\", "\\e").replace("-", "\\-")
     bold = re.sub(r"`([^`]*)`", r"\\fB\1\\fR", plain)
     return re.sub(r"^(?=[.'])", r"\\&", bold, flags=re.MULTILINE)

@@ -13,7 +13,11 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from orchestrator.cli.help_format import Formatter
 from orchestrator.errors import UsageError
+
+EXAMPLE = "\n\nFor example, "
+"""Begins the last part of a docstring: what a command line does, and below it that line."""
 
 
 class _Quick:
@@ -21,6 +25,12 @@ class _Quick:
 
     So its help and the completion of its words take half the time: about 100 ms instead of 200.
     """
+
+    def get_help(self, ctx: Any) -> str:
+        """The help page."""
+        formatter = Formatter(width=ctx.terminal_width, max_width=ctx.max_content_width)
+        self.format_help(ctx, formatter)  # type: ignore[attr-defined]  # of the typer class beside it
+        return formatter.getvalue().rstrip("\n")
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options and arguments."""
@@ -42,8 +52,33 @@ def _processed(
     return value if needless else validated(context, value)
 
 
+def summary(doc: str) -> str:
+    """The first sentence of a docstring, for a list of commands."""
+    return " ".join(doc.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".") + "."
+
+
 class Command(_Quick, TyperCommand):
-    """A single command. It refuses an option with one value that is given twice."""
+    """A single command. It refuses an option with one value that is given twice.
+
+    Attributes:
+        example: what a command line does, and that line.
+    """
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        text, _, example = (given.get("help") or "").partition(EXAMPLE)
+        super().__init__(*args, **{**given, "help": text})
+        said, _, line = example.partition(":\n\n")
+        self.example = (" ".join(said.split()), line.strip())
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """The first sentence."""
+        del limit  # a sentence is not cut
+        return summary(self.help or "")
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the example at the end, where a terminal shows it."""
+        del ctx
+        formatter.write_example(*self.example)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the command line.

@@ -9,8 +9,8 @@ import signal
 from types import FrameType
 from typing import Final
 
+from orchestrator.cli.main import CAUGHT
 from orchestrator.next_command import next_command
-from orchestrator.runtime.signals import CAUGHT
 
 _BEFORE: Final = "interrupted before anything was changed"
 _AFTER: Final = (

@@ -6,6 +6,10 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Final
+
+CAUGHT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a command: those that end a run (`runtime/signals.py`, which takes long to load)."""
 
 
 def main() -> None:
@@ -19,7 +23,7 @@ def main() -> None:
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in CAUGHT:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, note)
     from orchestrator.cli.program import run_heeding  # noqa: PLC0415  (the modules that take long to load)

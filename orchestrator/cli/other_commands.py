@@ -15,7 +15,6 @@ import typer
 from orchestrator.cli import completion
 from orchestrator.cli import options as opt
 from orchestrator.cli.group import Command, group
-from orchestrator.model.host import Connect
 
 
 class Store(Enum):
@@ -23,6 +22,14 @@ class Store(Enum):
 
     ELASTICSEARCH = "elasticsearch"
     RIAK = "riak"
+
+
+class Reached(Enum):
+    """How hosts are reached, as in a cluster file."""
+
+    SSH = "ssh"
+    OPENSSH = "openssh"
+    LOCAL = "local"
 
 
 _REFERENCE = "env:NAME, file:/path, command:… or keyring:service/user; never the secret itself"
@@ -90,7 +97,7 @@ class Given:
         typer.Option("--unit", help="systemd unit of the nodes, where the hosts show none.", metavar="UNIT"),
     ] = None
     connect: Annotated[
-        Connect | None,
+        Reached | None,
         typer.Option(
             "--connect",
             help="How the hosts are reached: docs/how-to/reach-hosts.md. Default: ssh, or"
@@ -129,6 +136,11 @@ def init(
 
     On a terminal it asks for what is missing. Elsewhere, give each answer as an option. If something is not
     found, the file has the usual value, marked as ASSUMED.
+
+    For example, write the cluster file prod from https://es1:9200, as user ops with the password in
+    env:ES_PASSWORD:
+
+        orchestrate init --endpoint https://es1:9200 --cluster prod --username ops --password env:ES_PASSWORD
     """
     from orchestrator.cli.work.init import refuse_riak, write_cluster_file
 
@@ -146,6 +158,10 @@ def validate(
     """Check files, credentials, hosts, sudo and services. Exits 3 if a check fails.
 
     Writes a test record of the lease into the cluster (on Riak a file on each host), and removes it.
+
+    For example, check prod, and what a reboot of its hosts needs:
+
+        orchestrate validate --cluster prod --reboot
     """
     from orchestrator.cli.work.validate import check_cluster
 
@@ -159,7 +175,12 @@ notify: Final = group("Try out the messages of runs.")
 def try_out(
     cluster: opt.Cluster, playbook: opt.Playbook = None, output: opt.OutputMode = opt.Output.TEXT
 ) -> int:
-    """Send a test message to every target of cluster file and playbook. Exits 3 if one is not sent."""
+    """Send a test message to every target of cluster file and playbook. Exits 3 if one is not sent.
+
+    For example, send a test message to every target of prod:
+
+        orchestrate notify test --cluster prod
+    """
     from orchestrator.cli.work.notify import send_tests
 
     return send_tests(cluster, playbook=playbook, output=output)
@@ -193,6 +214,10 @@ def rehearse(
     """Simulate a restart or an upgrade, with faults. The cluster itself is only read.
 
     The exit code is that of the simulated run: 0 done, 3 held, 4 a node failed, and so on.
+
+    For example, simulate an upgrade of prod to 9.1.0 with the faults of seed 7:
+
+        orchestrate rehearse --cluster prod --to 9.1.0 --seed 7
     """
     from orchestrator.cli.work.rehearse import rehearse_cluster, rehearse_snapshot
     from orchestrator.errors import UsageError
@@ -253,7 +278,12 @@ def check(
     output: CheckOutputMode = CheckOutput.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Compare hosts with a tuning profile. Changes nothing. Exits 3 on drift, 4 if a host is out of reach."""
+    """Compare hosts with a tuning profile. Changes nothing. Exits 3 on drift, 4 if a host is out of reach.
+
+    For example, compare only the hosts of es1 and es2 with the profile elasticsearch:
+
+        orchestrate tune check --cluster prod --only es1,es2 --profile elasticsearch
+    """
     from orchestrator.cli.work.tune import check_hosts
 
     return check_hosts(
@@ -277,7 +307,12 @@ def apply(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Apply a tuning profile to the hosts, now and at every boot. `tune revert` reverts it."""
+    """Apply a tuning profile to the hosts, now and at every boot. `tune revert` reverts it.
+
+    For example, tune the hosts of zone a:
+
+        orchestrate tune apply --cluster prod --zone a
+    """
     from orchestrator.cli.work.tune import apply_profile
 
     return apply_profile(cluster, profile, nodes, yes=yes, output=output, state=state)
@@ -293,7 +328,12 @@ def revert(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Restore original values that `tune apply` and restarts changed. Exits 3 if one was changed since."""
+    """Restore original values that `tune apply` and restarts changed. Exits 3 if one was changed since.
+
+    For example, restore the original values on the host of es7 only:
+
+        orchestrate tune revert --cluster prod --only es7
+    """
     from orchestrator.cli.work.tune import revert_hosts
 
     return revert_hosts(cluster, nodes, yes=yes, output=output, state=state)
@@ -325,7 +365,12 @@ def diagnose(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Sample the hosts and list known problems. Changes nothing. Exits 3 if a problem is found."""
+    """Sample the hosts and list known problems. Changes nothing. Exits 3 if a problem is found.
+
+    For example, sample the hosts of zone b for 1m:
+
+        orchestrate diagnose --cluster prod --zone b --sample 1m
+    """
     from orchestrator.cli.work.diagnose import diagnose_hosts
 
     return diagnose_hosts(
@@ -354,6 +399,10 @@ def explain(name: Name = None) -> int:
     """Explain a name in a message or a file.
 
     A name is a term, predicate, phase, exit code, cluster setting or key of a file. Without one, lists all.
+
+    For example, find every name and message about a snapshot:
+
+        orchestrate explain snapshot
     """
     from orchestrator.cli.work.explain import show
 

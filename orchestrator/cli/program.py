@@ -8,14 +8,15 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import time
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from orchestrator.cli import other_commands, run_commands
-from orchestrator.cli.group import Command, Group
+from orchestrator.cli.group import Command, Group, summary
 from orchestrator.cli.interrupts import EARLY, InterruptedEarly
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.next_command import next_command
@@ -43,30 +44,43 @@ _BETWEEN_COLLECTIONS: Final = 500_000
 HELP: Final = ("--help",)
 """Arguments that are used if there are none."""
 
-COMMANDS: Final[Mapping[str, Any]] = {
-    "restart": run_commands.restart,
-    "upgrade": run_commands.upgrade,
-    "post-bulk-index": run_commands.post_bulk_index,
-    "force-merge": run_commands.force_merge,
-    "plan": run_commands.plan,
-    "apply": run_commands.apply,
-    "resume": run_commands.resume,
-    "restore": run_commands.restore,
-    "pause": run_commands.pause,
-    "stop": run_commands.stop,
-    "status": run_commands.status,
-    "history": run_commands.history,
-    "report": run_commands.report,
-    "serve": run_commands.serve,
-    "init": other_commands.init,
-    "validate": other_commands.validate,
-    "notify": other_commands.notify,
-    "rehearse": other_commands.rehearse,
-    "tune": other_commands.tune,
-    "diagnose": other_commands.diagnose,
-    "explain": other_commands.explain,
+GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "Before a restart": {
+        "init": other_commands.init,
+        "validate": other_commands.validate,
+        "notify": other_commands.notify,
+        "plan": run_commands.plan,
+        "rehearse": other_commands.rehearse,
+    },
+    "Restart": {
+        "restart": run_commands.restart,
+        "upgrade": run_commands.upgrade,
+        "apply": run_commands.apply,
+        "post-bulk-index": run_commands.post_bulk_index,
+        "force-merge": run_commands.force_merge,
+    },
+    "A run in progress, or one that ended early": {
+        "status": run_commands.status,
+        "pause": run_commands.pause,
+        "stop": run_commands.stop,
+        "resume": run_commands.resume,
+        "restore": run_commands.restore,
+    },
+    "Past runs": {
+        "history": run_commands.history,
+        "report": run_commands.report,
+        "serve": run_commands.serve,
+    },
+    "Hosts": {
+        "tune": other_commands.tune,
+        "diagnose": other_commands.diagnose,
+    },
+    "Words in a message or a file": {
+        "explain": other_commands.explain,
+    },
 }
-"""The commands and groups of commands, in the order of the help."""
+"""The commands and groups of commands by what they are for, in the order of the help."""
+COMMANDS: Final[Mapping[str, Any]] = {name: one for group in GROUPS.values() for name, one in group.items()}
 
 
 def _command(name: str, given: Any) -> Any:
@@ -77,13 +91,65 @@ def _command(name: str, given: Any) -> Any:
     return typer.main.get_command(single)
 
 
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each made when it is used: a command line needs one of them.
+
+    Made anew for each program: a command keeps the options for help of its first use.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _command(name, COMMANDS[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+def _summary(name: str) -> str:
+    """What a command is, in one sentence, without making it."""
+    given = COMMANDS[name]
+    return summary(str(given.info.help if isinstance(given, typer.Typer) else given.__doc__))
+
+
 class Program(Group):
-    """The program as a group of commands; typer's own order has the groups in it last."""
+    """The program as a group of commands; its help lists them by what they are for."""
 
     def __init__(self, **given: Any) -> None:
-        # Made anew for each: a command keeps the options for help of its first use.
-        commands = {name: _command(name, one) for name, one in COMMANDS.items()}
-        super().__init__(**{**given, "commands": commands})
+        super().__init__(**{**given, "commands": _Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        del ctx
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each group of commands under its title."""
+        del ctx
+        widest = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), _summary(name)) for name in group])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write where to read on."""
+        del ctx
+        formatter.write_paragraph()
+        formatter.write_text(f"All options of a command, and an example: `{PROGRAM} COMMAND --help`.")
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The commands and options that begin so."""
+        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415  (only at a TAB)
+
+        names = (name for name in COMMANDS if name.startswith(incomplete))
+        options = super(TyperGroup, self).shell_complete(ctx, incomplete)
+        return [*(CompletionItem(name, help=_summary(name)) for name in names), *options]
 
 
 app = typer.Typer(

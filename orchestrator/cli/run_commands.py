@@ -28,7 +28,12 @@ def restart(
     selection: opt.SelectionOptions,
     begin: opt.Begin,
 ) -> int:
-    """Restart every node in waves. Cluster settings are restored afterwards."""
+    """Restart every node in waves. Cluster settings are restored afterwards.
+
+    For example, restart the nodes of zone b together, without es7:
+
+        orchestrate restart --cluster prod --strategy zone --zone b --exclude es7
+    """
     from orchestrator.cli.prompts import start
 
     return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook)
@@ -47,6 +52,10 @@ def upgrade(
     """Install a version on every node, in waves. Nodes that run the version already are left alone.
 
     The playbook has the commands that install it (`upgrade.install`).
+
+    For example, install 9.1.0 on 2 nodes, then pause:
+
+        orchestrate upgrade --cluster prod --to 9.1.0 --pause-after 2
     """
     from orchestrator.cli.prompts import start
 
@@ -68,7 +77,12 @@ def post_bulk_index(
     selection: opt.SelectionOptions,
     begin: opt.Begin,
 ) -> int:
-    """Force-merge loaded indices, then restart the nodes. Waits for their copies first. Can be run again."""
+    """Force-merge loaded indices, then restart the nodes. Waits for their copies first. Can be run again.
+
+    For example, merge the indices posts-* to at most 3 segments per copy, then restart the nodes:
+
+        orchestrate post-bulk-index --cluster prod --index 'posts-*' --max-segments 3
+    """
     from orchestrator.cli.prompts import start
     from orchestrator.config.merging import MergeFlags
 
@@ -89,7 +103,12 @@ def force_merge(
     timeout: opt.Timeout = None,
     begin: opt.Begin,
 ) -> int:
-    """Force-merge indices to a few segments per copy. Restarts nothing."""
+    """Force-merge indices to a few segments per copy. Restarts nothing.
+
+    For example, merge the indices logs-2026.10.* and audit to 1 segment per copy:
+
+        orchestrate force-merge --cluster prod --index 'logs-2026.10.*,audit' --max-segments 1
+    """
     from orchestrator.cli.prompts import start
     from orchestrator.config.merging import MergeFlags
 
@@ -110,7 +129,12 @@ def plan(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Show each step of a restart or an upgrade. Changes nothing. Exits 3 if a predicate would hold it."""
+    """Show each step of a restart or an upgrade. Changes nothing. Exits 3 if a predicate would hold it.
+
+    For example, save the plan of a restart of all nodes but es7 in plan.json:
+
+        orchestrate plan --cluster prod --exclude es7 --out plan.json
+    """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import note_beforehand, prepared_run, show_plan
     from orchestrator.runs.files import require_place, save_plan
@@ -144,7 +168,12 @@ def apply(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Run a saved plan. Exits 7 if it no longer fits the cluster."""
+    """Run a saved plan. Exits 7 if it no longer fits the cluster.
+
+    For example, run the plan in plan.json without a question:
+
+        orchestrate apply plan.json --yes
+    """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import confirm, end_without_nodes, require_terminal
     from orchestrator.runs.attempt import exit_code
@@ -193,7 +222,12 @@ def resume(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Resume a stopped, paused or killed run. Its original policy applies."""
+    """Resume a stopped, paused or killed run. Its original policy applies.
+
+    For example, resume the unfinished run without es7, which is still broken:
+
+        orchestrate resume --skip es7
+    """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import agrees_to_recorded, ask, require_terminal
     from orchestrator.errors import ExitCode
@@ -255,6 +289,10 @@ def restore(
     Stops no node. Without RUN and --cluster, it shows the run that it found, and asks. With --cluster it
     needs no state: it then uses the record that the run left in the cluster. If hooks of that run took nodes
     out of service, name its playbook (--playbook).
+
+    For example, restore what a dead run left on prod, without its state:
+
+        orchestrate restore --cluster prod
     """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import agrees_to_recorded, ask, confirm_run, has_terminal
@@ -303,7 +341,12 @@ def pause(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Pause a run after its current wave or merges. Without a run, asks first."""
+    """Pause a run after its current wave or merges. Without a run, asks first.
+
+    For example, pause the run on prod:
+
+        orchestrate pause --cluster prod
+    """
     from orchestrator.cli.prompts import request
     from orchestrator.model.phase import Request
 
@@ -317,7 +360,12 @@ def stop(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Stop a run: start its nodes, restore settings. Merges continue."""
+    """Stop a run: start its nodes, restore settings. Merges continue.
+
+    For example, stop the run on prod:
+
+        orchestrate stop --cluster prod
+    """
     from orchestrator.cli.prompts import request
     from orchestrator.model.phase import Request
 
@@ -335,6 +383,10 @@ def status(
 
     If a run is killed, or ended without restoring all its changes, status also reads the cluster, for at most
     3 s: each change is shown with the value that the cluster has now. Changes nothing.
+
+    For example, watch the run on prod until it ends:
+
+        orchestrate status --cluster prod --watch
     """
     from orchestrator.cli.work.status import show_status
 
@@ -350,6 +402,10 @@ def history(
     """Show past runs and their time per node.
 
     --html writes a page with the seconds per node over time, by version, which links the pages of the runs.
+
+    For example, write the page runs.html about past runs on prod:
+
+        orchestrate history --cluster prod --html runs.html
     """
     from orchestrator.cli.work.report import show_history
 
@@ -379,6 +435,10 @@ def report(
     settings and commands: one file without scripts and requests. Without --html it is in the folder `reports`
     beside the state, where a run with a wave writes it at its end. With --output json or csv and without
     --html, only the figures are printed. Changes nothing else.
+
+    For example, write the page run.html about the run whose id ends in r3cn:
+
+        orchestrate report r3cn --html run.html
     """
     from orchestrator.cli.work.report import show_report
 
@@ -416,6 +476,11 @@ def serve(
 
     Changes nothing, and needs no cluster: what is shown is what runs have recorded. A browser asks for the
     token as a password; programs send it as `Authorization: Bearer TOKEN`. Ends with Ctrl-C.
+
+    For example, serve pages at 0.0.0.0:8765 to programs and people who have the token of
+    file:/etc/orchestrate/token:
+
+        orchestrate serve --listen 0.0.0.0:8765 --token file:/etc/orchestrate/token
     """
     from orchestrator.cli.work.serve import serve_pages
 

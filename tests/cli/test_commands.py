@@ -71,7 +71,7 @@ def test_help_shows_defaults_and_what_is_required(console: Console, subtests: py
         ("force-merge", " --index", "[required]"),
         ("force-merge", " --cluster", "[required]"),
         ("restart", "--strategy", "Default: that of the playbook, or `node`."),
-        ("restart", "--max-unavailable", f"or 1 (with `zone`: the whole zone; with `shard- safe`: {largest}"),
+        ("restart", "--max-unavailable", f"or 1 (with `zone`: the whole zone; with `shard-safe`: {largest}"),
         ("restart", "--no-tune", "Default: if the playbook names a profile."),
     ]:
         with subtests.test(command=command, option=option):
