@@ -66,17 +66,19 @@ def runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def nodes(context: typer.Context, incomplete: str) -> list[str]:
-    """The nodes of the cluster's last run; without a named cluster, of the last run of any cluster."""
+    """The nodes of the cluster's last run; without a named cluster, of the last run of any cluster.
+
+    In a list with commas, for its last name.
+    """
     from orchestrator.runtime.glance import last_runs, nodes_of
 
     state, file = _state(context), context.params.get("cluster")
     cluster = _name_of(file) if file else None
     if state is None or (file and cluster is None):
         return []
-    return _beginning(
-        incomplete,
-        (node for each in last_runs(state, cluster=cluster, limit=1) for node in nodes_of(state, each.run)),
-    )
+    first = incomplete[: incomplete.rfind(",") + 1]
+    last = last_runs(state, cluster=cluster, limit=1)
+    return _beginning(incomplete, (first + node for each in last for node in nodes_of(state, each.run)))
 
 
 def _state(context: typer.Context) -> Path | None:

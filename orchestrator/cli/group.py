@@ -104,7 +104,9 @@ class Group(_Quick, TyperGroup):
 
 def group(help_: str) -> typer.Typer:
     """A group of commands that shows its help without one of them, like the program itself."""
-    made = typer.Typer(cls=Group, help=help_, add_completion=False, rich_markup_mode=None)
+    made = typer.Typer(
+        cls=Group, help=help_, add_completion=False, rich_markup_mode=None, suggest_commands=False
+    )
 
     @made.callback(invoke_without_command=True)
     def bare(context: typer.Context) -> None:

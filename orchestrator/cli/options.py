@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
@@ -51,8 +52,29 @@ def by_name(flag: str, help_: str, offered: Callable[[str], list[str]]) -> Any:
 
 
 def by_node(flag: str, help_: str) -> Any:
-    """A flag for a node. Completion offers the nodes of the last run."""
-    return typer.Option(flag, help=help_, metavar="NODE", autocompletion=completion.nodes)
+    """A flag for nodes. Completion offers the nodes of the last run."""
+    return typer.Option(
+        flag, help=help_, metavar="NODE,…", autocompletion=completion.nodes, callback=separated
+    )
+
+
+def separated(values: list[str] | None) -> list[str] | None:
+    """The names in the values of an option, of which each may be a list with commas.
+
+    A comma between brackets belongs to a glob.
+    """
+    return _parts(r",(?![^\[]*\])", values)
+
+
+def separated_predicates(values: list[str] | None) -> list[str] | None:
+    """Predicates with their subjects. A comma that no name of a predicate follows is part of a subject."""
+    return _parts(r",(?=\s*[a-z]+(?:_[a-z]+)+(?:[=,]|$))", values)
+
+
+def _parts(comma: str, values: list[str] | None) -> list[str] | None:
+    if values is None:
+        return None
+    return [part.strip() for value in values for part in re.split(comma, value)]
 
 
 Cluster = Annotated[str, by_name("--cluster", "The cluster: name or path of its file.", completion.clusters)]
@@ -101,8 +123,8 @@ AcceptRecorded = Annotated[
     ),
 ]
 Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]
-Only = Annotated[list[str] | None, by_node("--only", "Only these nodes (glob; repeatable).")]
-Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes (glob; repeatable).")]
+Only = Annotated[list[str] | None, by_node("--only", "Only these nodes, by name or glob (repeatable).")]
+Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes, by name or glob (repeatable).")]
 Zone = Annotated[
     str | None,
     typer.Option(
@@ -116,7 +138,8 @@ DisablePredicate = Annotated[
     typer.Option(
         "--disable-predicate",
         help="Disable a predicate, for all subjects or one; recorded in the journal (repeatable).",
-        metavar="NAME[=SUBJECT]",
+        metavar="NAME[=SUBJECT],…",
+        callback=separated_predicates,
         autocompletion=completion.predicates,
     ),
 ]
@@ -144,8 +167,8 @@ Index = Annotated[
     list[str],
     typer.Option(
         "--index",
-        help="Loaded indices: a name, glob, alias or data stream (repeatable).",
-        metavar="PATTERN",
+        help="Loaded indices: names, globs, aliases or data streams (repeatable).",
+        metavar="PATTERN,…",
     ),
 ]
 MaxSegments = Annotated[
@@ -223,7 +246,8 @@ class SelectionOptions:
             "--due",
             help="Only nodes that run an older version, whose host needs a reboot (with `--reboot`), or with "
             "configuration files changed since their start (repeatable: any of them).",
-            metavar="version:V|reboot-required|config",
+            metavar="version:V|reboot-required|config,…",
+            callback=separated,
         ),
     ] = None
     tune: Annotated[

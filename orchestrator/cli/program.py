@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from orchestrator.cli import other_commands, run_commands
 from orchestrator.cli.group import Command, Group, summary
 from orchestrator.cli.interrupts import EARLY, InterruptedEarly
+from orchestrator.cli.suggest import suggested
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.next_command import next_command
 
@@ -30,7 +31,7 @@ _WORDS: Final = {
     r"Input should be greater than or equal to (\d+)": r"must be at least \1",
     r"Input should be less than or equal to (\d+)": r"must be at most \1",
     r"Got unexpected extra argument\(s\)": "Unexpected argument",
-    r"No such option: (\S+) \(Possible options: (\S+?)(?:, .*)?\)": r"No such option: \1. Did you mean \2?",
+    r" \(Possible options: .*\)": "",
 }
 """Messages of the flag validator, in the program's own words."""
 _LOGIN: Final = re.compile(r"://[^/\s]*@")
@@ -157,6 +158,7 @@ app = typer.Typer(
     cls=Program,
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
+    suggest_commands=False,
     rich_markup_mode=None,
 )
 
@@ -220,8 +222,10 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
     for theirs, ours in _WORDS.items():
         said = re.sub(theirs, ours, said)
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else PROGRAM
+    command = context.command_path if context is not None else " ".join((PROGRAM, *_named(arguments)))
     after = arguments[len(command.split()) - 1 :]
+    if context is not None:
+        said += _suggestion(said, context)
     if said == "Missing option '--cluster'" and after and not after[0].startswith("-"):
         said = _cluster_hint(after[0])
     if said == "Missing option '--index'":
@@ -230,6 +234,25 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
         said = "The endpoint is an option: --endpoint URL"  # not repeated: it may hold a password
     joined = f"{said} See" if said.endswith("?") else f"{said}; see"
     return f"{joined} `{command} --help`"
+
+
+def _named(arguments: Sequence[str]) -> Sequence[str]:
+    """The command in a command line that could not be read."""
+    return [word for word in arguments[:1] if word in COMMANDS]
+
+
+def _suggestion(said: str, context: Any) -> str:
+    """What to type instead of a wrong option, command or argument; empty if nothing is near."""
+    options = [name for each in context.command.get_params(context) for name in each.opts]
+    if wrong := re.match(r"No such option: (\S+)", said):
+        near = suggested(wrong[1], options)
+    elif wrong := re.match(r"No such command '([^']*)'", said):
+        near = suggested(wrong[1], [*getattr(context.command, "commands", {}), *options])
+    elif "--only" in options and said.startswith("Unexpected argument"):
+        return "; nodes are a list with commas: --only es1,es2"
+    else:
+        near = ()
+    return f". Did you mean {' or '.join(near)}?" if near else ""
 
 
 def _cluster_hint(word: str) -> str:

@@ -196,7 +196,7 @@ def apply(
 
 Skip = Annotated[
     list[str] | None,
-    opt.by_node("--skip", "Leave out this node (repeatable)."),
+    opt.by_node("--skip", "Leave out these nodes (repeatable)."),
 ]
 AcceptAlert = Annotated[
     list[str] | None,
@@ -270,7 +270,10 @@ def resume(
 
 InServiceNodes = Annotated[
     list[str] | None,
-    opt.by_node("--in-service", "With --cluster: an operator has put this node into service (repeatable)."),
+    opt.by_node(
+        "--in-service",
+        "With --cluster: an operator has put these nodes into service (repeatable).",
+    ),
 ]
 
 
@@ -454,7 +457,10 @@ Listen = Annotated[
 Host = Annotated[
     list[str] | None,
     typer.Option(
-        "--host", help="A further name by which the server is called, behind a proxy.", metavar="NAME"
+        "--host",
+        help="Further names by which the server is called, behind a proxy (repeatable).",
+        metavar="NAME,…",
+        callback=opt.separated,
     ),
 ]
 Token = Annotated[

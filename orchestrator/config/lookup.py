@@ -107,7 +107,8 @@ def find(wanted: Wanted, name: str, places: Places) -> Path:
             raise ConfigError(f"there is no such {what} file" if trouble == ABSENT else trouble, file=name)
         return Path(name)
     if re.fullmatch(r"[\w.-]+", name) is None:
-        raise ConfigError(f"{name!r} is neither the name of a {what} nor the path of a {SUFFIX} file")
+        one = "; name one" if "," in name else ""
+        raise ConfigError(f"{name!r} is neither the name of a {what} nor the path of a {SUFFIX} file{one}")
     candidates = [folder / f"{name}{SUFFIX}" for folder in places.of(wanted)]
     looked: dict[Path, str] = {}
     for candidate in candidates:

@@ -160,7 +160,9 @@ def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, store: St
     exact = [entry for entry in entries if entry.run == run]
     found = exact or [e for e in entries if e.run.startswith(run) or e.run.endswith(f"-{run}")]
     if not found:
-        raise UsageError(f"there is no run {run} in {store.where}; `{store.command('history')}` lists them")
+        one = "; name one" if "," in run else ""
+        known = f"`{store.command('history')}` lists them{one}"
+        raise UsageError(f"there is no run {run} in {store.where}; {known}")
     if len(found) > 1:
         raise UsageError(f"{run} can be more than one run:", *_lines(found))
     if cluster is not None and found[0].cluster != cluster:

@@ -148,7 +148,8 @@ def start_of(
     if policy.selection.zone is not None and policy.selection.zone not in zones:
         of = f"node attribute {attribute!r}" if attribute else "no node attribute: set `zone_attribute`"
         there = f"the zones are {', '.join(zones)}" if zones else "no node has a zone"
-        raise UsageError(f"no node is in zone {policy.selection.zone}; {there} ({of})")
+        one = "; name one" if "," in policy.selection.zone else ""
+        raise UsageError(f"no node is in zone {policy.selection.zone}; {there} ({of}){one}")
     nodes = selected(view, policy.selection, attribute)
     if not nodes and not _some_but_not_due(view, policy):
         raise UsageError(f"the selection leaves no node to restart; the cluster has {names}")

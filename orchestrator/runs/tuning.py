@@ -165,7 +165,8 @@ def in_zone(ports: FilePorts, nodes: Collection[NodeName], zone: str | None) -> 
     if not found:
         there = ", ".join(sorted({*zones.values()}))
         said = f"the zones are {there}" if there else "no node has a zone"
-        raise UsageError(f"no selected node is in zone {zone}; {said}")
+        one = "; name one" if "," in zone else ""
+        raise UsageError(f"no selected node is in zone {zone}; {said}{one}")
     return found
 
 

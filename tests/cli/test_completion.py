@@ -62,6 +62,7 @@ def test_a_tab_offers_what_there_is(configured: Console, subtests: pytest.Subtes
         ("status --output json --output json ", both),
         ("restart --only ", lab),
         ("resume --skip es2", "es2"),
+        ("restart --only es1,es", "es1,es1 es1,es2 es1,es3"),
         ("restart --cluster block.yml --only ", prod),
         ("restart --cluster flow.yml --only ", prod),
         *(
