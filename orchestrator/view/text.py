@@ -78,7 +78,8 @@ def wrapped(text: str, width: int | None, *, first: str = "", then: str | None =
     if width is None or cell_len(first + text) <= width:
         return [f"{first}{text}".rstrip()]
     then = first + " " * _INDENT if then is None else then
-    lines, line = [], ""
+    lines: list[str] = []
+    line = ""
     for word in text.split():
         begun = f"{line} {word}" if line else f"{then if lines else first}{word}"
         if line and cell_len(begun) > width:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from orchestrator.cli.context import Context, context_of
@@ -40,7 +41,7 @@ def show_report(
     """
     context = context_of(output.of_messages)
     if run is None and cluster is None and none_yet(context, state):
-        return _no_runs(context, output)
+        return _no_runs(context, output, {})
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         newest = store.runs(cluster=name, limit=1) if run is None else ()
@@ -74,7 +75,7 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
     """
     context = context_of(output.of_messages)
     if cluster is None and none_yet(context, state):
-        return _no_runs(context, output, runs=0)
+        return _no_runs(context, output, {"runs": 0})
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         past = histories(store, cluster=name)
@@ -102,7 +103,7 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
     return int(context.end(ExitCode.DONE, runs=len(runs)))
 
 
-def _no_runs(context: Context, output: Tabular, **more: int) -> int:
+def _no_runs(context: Context, output: Tabular, more: Mapping[str, Any]) -> int:
     if output is Tabular.TEXT:
         context.say(NO_RUNS)
     return int(context.end(ExitCode.DONE, **more))
