@@ -13,7 +13,6 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import Final
 
-from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
@@ -280,30 +279,3 @@ def least_away(wave: Wave, times: PastTimes, usual: Usual = PUBLISHED) -> Second
     past = [times.turns.get(name, ())[-_RECENT:] for name in wave.nodes]
     known = [min(turn.seconds - turn.recovery for turn in turns) for turns in past if turns]
     return _LOW * max(known) if known else usual.node.low
-
-
-def remaining(state: RunState, events: Sequence[Event], now: Instant) -> Seconds | None:
-    """Seconds to the end of the last wave, by the forecast and the pace so far; None without a forecast.
-
-    The pace is what the finished waves took over what was predicted of their nodes. The time that the wave
-    in progress has had is taken off; a wave that takes longer than predicted leaves the time of the later
-    ones. The events are those of all attempts so far.
-    """
-    forecast = state.begun.forecast
-    if forecast is None or not forecast.nodes:
-        return None
-    share = forecast.nodes
-    done = {event.node for event in events if isinstance(event, NodeRecovered)}
-    took = sum(event.seconds for event in events if isinstance(event, WaveFinished))
-    expected = sum(share.get(name, 0.0) for name in done)
-    overlaps = any(isinstance(event, WaveGaveWay) for event in events)
-    pace = took / expected if took and expected and not overlaps else 1.0
-    under_way = {node.name for node in state.wave_nodes if node.phase is not NodePhase.RECOVERED}
-    later = sum(
-        seconds
-        for name, seconds in share.items()
-        if name not in under_way and name in state.nodes and state.nodes[name].phase is NodePhase.PENDING
-    )
-    wave = sum(share.get(name, 0.0) for name in under_way)
-    spent = now - state.wave_since if under_way else 0.0
-    return pace * later + max(0.0, pace * wave - spent)

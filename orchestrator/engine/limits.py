@@ -376,11 +376,16 @@ def in_words(phase: Phase) -> str:
     return "; ".join(f"{limit.said[phase]}{end}" for limit, end in zip(found, ends, strict=True))
 
 
-def nearest(state: RunState, now: Instant) -> Instant | None:
-    """When the current wait ends if nothing else ends it; None if no limit counts now."""
+def nearest(state: RunState, now: Instant) -> tuple[Instant, Outcome | None] | None:
+    """When the current wait ends if nothing else ends it, and the outcome if the run stands down then.
+
+    None if no limit counts now.
+    """
     shown = [limit for limit in LIMITS if state.phase in limit.said]
-    untils = (limit.until(state, about) for limit in shown for about in limit.about(state))
-    return min((until for until in untils if until is not None and now <= until), default=None)
+    untils = ((limit.until(state, about), limit) for limit in shown for about in limit.about(state))
+    counting = [(until, limit) for until, limit in untils if until is not None and now <= until]
+    until, limit = min(counting, key=lambda one: one[0], default=(None, None))
+    return None if until is None else (until, limit.ends if isinstance(limit, Deadline) else None)
 
 
 def are_paused(state: RunState, before: Instant, at: Instant) -> bool:

@@ -407,7 +407,7 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
     broken = (GoodReading(count=0, why=f"{names} not back"),) if state.in_phase.good_readings else ()
     return wait(
         now,
-        f"{listed(named)} to rejoin",
+        f"{listed(named, 3)} to join the cluster",
         seconds=1.0,
         services=away,
         cluster=members_awaited(situation),

@@ -13,27 +13,20 @@ from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
     ActionSent,
-    AlertsAtStart,
     ClusterSampled,
     Event,
-    GatesPassed,
-    GoodReading,
-    HoldsCleared,
     LeaseEvent,
-    Notified,
     PhaseEntered,
     Record,
     Requested,
     RestoreBegun,
     RunStarted,
-    SilenceRenewed,
     StandingDown,
     asked_to_stop,
 )
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.work_event import HandoffWaits, WritesRead
 from orchestrator.view.host_words import AboutNode, node_of, said_lines, together
 from orchestrator.view.progress import Wait, wait_of
 from orchestrator.view.text import stamp_seconds
@@ -50,7 +43,6 @@ class Line:
     record: Record  # nodes on which the same failed are one event, with all their names
     text: str  # its sentence
     below: tuple[str, ...] = ()  # what was said of a start that failed
-    in_panel: bool = False  # the panel of the live view shows it too
 
     def __str__(self) -> str:
         """The line with its time: RFC 3339, in UTC."""
@@ -95,7 +87,7 @@ class Feed:
             text = self.sentence(event)
             if self._is_news(event):
                 below = tuple(said_lines(event))
-                found.append(Line(record=record, text=text, below=below, in_panel=_in_panel(event)))
+                found.append(Line(record=record, text=text, below=below))
         return found
 
     def sentence(self, event: Event) -> str:
@@ -162,23 +154,6 @@ class Feed:
 def repeats_request(down: StandingDown, asked_by: str) -> bool:
     """Whether a stand-down says no more than its request: merges that continue are named there alone."""
     return down.outcome is Outcome.INTERRUPTED and down.reason == asked_to_stop(asked_by)
-
-
-def _in_panel(event: Event) -> bool:
-    """Whether the panel of the live view shows an event, so that it needs no line above it."""
-    match event:
-        case GoodReading(count=count):
-            return count > 0
-        case ActionConfirmed(output=output):
-            return not output.strip()
-        case PhaseEntered(to=to, why=why):
-            return not why and to != NodePhase.REJOINED.value
-        case AlertsAtStart(alerts=alerts):
-            return not alerts
-        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits() | Notified() | SilenceRenewed():
-            return True
-        case _:
-            return False
 
 
 def said_once(records: Sequence[Record]) -> list[Record]:

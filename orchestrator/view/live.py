@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from datetime import tzinfo
 from io import TextIOWrapper
 from types import TracebackType
 from typing import Self, TextIO
@@ -29,43 +29,20 @@ from rich.text import Text
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
-from orchestrator.model.event import (
-    ActionFailed,
-    Deposed,
-    Event,
-    GateClosed,
-    GateOpened,
-    Hold,
-    LeaseLost,
-    NodeRecovered,
-    NotNotified,
-    Record,
-    Requested,
-    Rescued,
-    SecondFailure,
-    StandingDown,
-    StoodDown,
-    WaveFinished,
-)
+from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.work_event import (
-    AccessRefused,
-    FellSilent,
-    IndexMerged,
-    MergeWarned,
-    NotHastened,
-    StartFailed,
-    TuningMissed,
-)
 from orchestrator.untrusted import visible
+from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
 from orchestrator.view.model import Screen
-from orchestrator.view.panel import ASCII, UNICODE, panel
+from orchestrator.view.panel import panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
+from orchestrator.view.signs import ASCII, UNICODE, Glyphs
+from orchestrator.view.steps import Meter, Turns
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.text import clock_time
+from orchestrator.view.text import IN_ASCII, time_of_day, zone_name
 
 FRAME: Seconds = 0.25
 """Seconds between two pictures at least."""
@@ -81,56 +58,37 @@ _REPEATED_LINES = 200
 
 
 def wants_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether this stream is a terminal that can move its cursor, as the live view needs."""
-    return stream.isatty() and environ.get("TERM", "") not in {"", "dumb", "unknown"}
+    """Whether this stream is a terminal that can move its cursor, and no log of a CI job."""
+    ci = environ.get("CI", "").lower() not in {"", "0", "false"}
+    return stream.isatty() and not ci and environ.get("TERM", "") not in {"", "dumb", "unknown"}
 
 
 def live_console(stream: TextIO, environ: Mapping[str, str]) -> Console:
     """A console for the live view.
 
-    `NO_COLOR` (set and not empty) removes every attribute, including bold. Characters that the terminal's
+    `NO_COLOR` (set and not empty) removes every attribute, including bold. A terminal of 16 colours gets
+    none: `signs` has the reason. Characters that the terminal's
     encoding lacks, as in a node's name, are escaped.
     """
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
     if environ.get("NO_COLOR"):
         return Console(file=stream, force_terminal=True, color_system=None, highlight=False)
-    return Console(file=stream, force_terminal=True, highlight=False)
-
-
-def tone(event: Event) -> str:
-    """The style of an event's line: red for failures, yellow for holds, green for progress."""
-    match event:
-        case ActionFailed() | LeaseLost() | Deposed() | Rescued() | SecondFailure() | StartFailed():
-            return "bold red"
-        case StoodDown(left=left):
-            return "bold red" if left else "yellow"
-        case Hold() | GateClosed() | StandingDown() | Requested():
-            return "yellow"
-        case TuningMissed() | MergeWarned() | NotHastened() | FellSilent() | AccessRefused() | NotNotified():
-            return "yellow"
-        case NodeRecovered() | WaveFinished() | IndexMerged() | GateOpened():
-            return "green"
-        case _:
-            return "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    time: str
-    text: str
-    style: str
+    console = Console(file=stream, force_terminal=True, highlight=False)
+    console.no_color = console.color_system == "standard"
+    return console
 
 
 class _Visible:
     """A picture whose foreign characters, as in a node's name, cannot control the terminal or widen lines."""
 
-    def __init__(self, picture: RenderableType) -> None:
+    def __init__(self, picture: RenderableType, glyphs: Glyphs) -> None:
         self._picture = picture
+        self._ascii = {} if glyphs.unicode else {ord(sign): plain for sign, plain in IN_ASCII.items()}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in console.render_lines(self._picture, options, pad=False):
-            clean = [Segment(visible(part.text), part.style) for part in line]
+            clean = [Segment(visible(part.text.translate(self._ascii)), part.style) for part in line]
             width = min(Segment.get_line_length(clean), options.max_width)
             yield from Segment.adjust_line_length(clean, width, pad=False)
             yield Segment.line()
@@ -145,6 +103,7 @@ class LiveReporter:
         seen: gives the latest readings of recovery, as `lambda: listening.seen`.
         past: records of earlier attempts of this run, for its pace.
         kind: kind of cluster, which has its own words.
+        zone: the time zone of the reader; None for that of this machine.
 
     Attributes:
         lost: why drawing has stopped; None while it works.
@@ -158,15 +117,18 @@ class LiveReporter:
         seen: Callable[[], Seen] = lambda: NOTHING_SEEN,
         past: Sequence[Record] = (),
         kind: Kind = Kind.ELASTICSEARCH,
+        zone: tzinfo | None = None,
     ) -> None:
         self._console = console
         self._now = now
         self._seen = seen
         self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
-        self._feed = Feed(kind, past)
+        self._feed, self._turns = Feed(kind, past), Turns(past)
+        self._meter, self._zone = Meter(), zone
+        self._above = Above(self._feed, self._turns, kind)
         self._latest: tuple[RunState, Decision | None] | None = None
-        self._to_scroll: deque[_Line] = deque()
-        self._scrolled: deque[_Line] = deque(maxlen=_REPEATED_LINES)
+        self._to_scroll: deque[AboveLine] = deque()
+        self._scrolled: deque[AboveLine] = deque(maxlen=_REPEATED_LINES)
         self._size = console.size
         self._news, self._end = threading.Event(), threading.Event()
         self._painter = threading.Thread(target=self._paint, name="live view", daemon=True)
@@ -185,12 +147,9 @@ class LiveReporter:
 
     def events(self, records: Sequence[Record]) -> None:
         """Write these events as lines."""
-        self._to_scroll.extend(
-            _Line(time=clock_time(line.record.at), text=visible(text), style=tone(line.record.event))
-            for line in self._feed.lines(records)
-            if not line.in_panel
-            for text in (line.text, *line.below)
-        )
+        for record in records:
+            self._turns.see(record)
+        self._to_scroll.extend(self._above.lines(records))
         self._news.set()
 
     def waiting(self, state: RunState, decision: Decision) -> None:
@@ -243,13 +202,21 @@ class LiveReporter:
         if self._latest is None:
             return
         state, decision = self._latest
-        screen = Screen(state, decision, now=self._now(), seen=self._seen(), events=self._feed.events)
+        screen = Screen(
+            state,
+            decision,
+            now=self._now(),
+            seen=self._seen(),
+            turns=self._turns,
+            meter=self._meter,
+            zone=self._zone,
+        )
         width, height = self._size
         # One column is left free: a terminal that wraps at the last one would break every line in two. The
         # cursor rests on an empty line below: there the terminal's own `^C` does not wrap, which would leave
         # the panel a line off from where it is erased.
         below = panel(screen, width - 1, height=height, glyphs=self._glyphs)
-        live.update(Group(_Visible(below), Text("")), refresh=True)
+        live.update(Group(_Visible(below, self._glyphs), Text("")), refresh=True)
 
     def _scroll(self) -> None:
         while self._to_scroll:
@@ -257,9 +224,15 @@ class LiveReporter:
             self._scrolled.append(line)
             self._write(line)
 
-    def _write(self, line: _Line) -> None:
+    def _write(self, line: AboveLine) -> None:
+        """The time, the sign, and the text with a hanging indent; the first line has the time zone."""
         row = Table.grid(padding=(0, 1, 0, 0))
-        row.add_column(no_wrap=True, style="dim")
+        for _ in range(2):
+            row.add_column(no_wrap=True)
         row.add_column(overflow="fold")
-        row.add_row(line.time, Text(line.text, style=line.style))
+        time = time_of_day(line.at, self._zone)
+        if self._scrolled and line is self._scrolled[0]:
+            time += f" {zone_name(line.at, self._zone)}"
+        sign = Text.assemble(self._glyphs.sign(line.sign) if line.sign else " ")
+        row.add_row(time, sign, Text(visible(line.text), style="bold" if line.bad else ""))
         self._console.print(row)

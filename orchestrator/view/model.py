@@ -1,29 +1,47 @@
-"""The live view's moment: a run's state, its last decision and readings, and what follows from them."""
+"""The live view's moment: a run's state, its last decision and readings, and what they say in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from functools import cached_property
 
-from orchestrator.engine.estimate import remaining
-from orchestrator.engine.progress import NodeProgress
+from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState
-from orchestrator.model.cluster import Health
-from orchestrator.model.event import Event, NodeRecovered, WaveFinished, WaveGaveWay
-from orchestrator.model.observation import Recovery
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.engine.waves import nodes_to_restart
+from orchestrator.holds import GATES_OPEN
+from orchestrator.model.cluster import Health, NodeName
+from orchestrator.model.event import Hold
+from orchestrator.model.observation import HealthView, Recovery
+from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.policy import Strategy
+from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.untrusted import one_line
 from orchestrator.view.feed import repeats_request
-from orchestrator.view.phrases import product
+from orchestrator.view.phrases import product, second_signal
 from orchestrator.view.progress import NOTHING_SEEN, Seen, Wait, wait_of
-from orchestrator.view.text import counted
+from orchestrator.view.steps import (
+    Meter,
+    Turns,
+    TurnStep,
+    current_step,
+    in_step,
+    rounded,
+    share_done,
+    steps_of,
+    time_left,
+)
+from orchestrator.view.text import counted, duration, listed, setting, size
+
+_NAMED = 3
+"""So many nodes have their names in a sentence; more are counted."""
 
 STALE: Seconds = 60.0
 """A reading older than this is not shown as current."""
-
-_AT_REST = frozenset({NodePhase.RECOVERED, NodePhase.FAILED, NodePhase.SKIPPED})
-"""Phases of nodes that are finished for this attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,51 +51,62 @@ class RecoveryNow:
     moving: tuple[Recovery, ...]  # copies in recovery, the one with most to copy first
     bytes_done: int
     bytes_total: int
-    unassigned: int | None  # copies that are not recovering yet; None if not read lately
-    initializing: int | None
-    health: Health | None
+    health: HealthView | None  # None if it was not read lately
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # not slotted, so that derived values can be cached
 class Screen:
     """What the live view shows at one moment.
 
     Args:
         state: at the last decision.
-        decision: the last one.
+        decision: the last one; None if only the journal is known.
         now: the current time.
-        seen: the latest readings of recovery.
-        events: those so far, for the pace.
+        seen: the latest readings.
+        turns: when the steps of the nodes began, by the records so far.
+        meter: of the views of this run so far.
+        zone: the time zone of the reader; None for that of this machine.
     """
 
     state: RunState
     decision: Decision | None
     now: Instant
     seen: Seen = NOTHING_SEEN
-    events: Sequence[Event] = ()
+    turns: Turns = field(default_factory=Turns)
+    meter: Meter = field(default_factory=Meter)
+    zone: tzinfo | None = None
 
     def since(self, at: Instant) -> Seconds:
         """How long ago that was."""
         return max(0.0, self.now - at)
 
-    def in_phase(self, node: NodeProgress) -> Seconds:
-        """How long a node has been in its phase."""
-        return self.since(node.since or self.state.process.started)
+    def zone_of(self, name: NodeName) -> str:
+        """The zone of a node; empty if it was not read."""
+        node = self.seen.members.get(name)
+        return (node.zone(self.state.begun.policy.zone_attribute) if node is not None else None) or ""
 
-    @property
+    @cached_property
     def wait(self) -> Wait | None:
         """What the run waits for."""
         return wait_of(self.state, self.decision, self.now)
 
-    @property
-    def left(self) -> Seconds | None:
-        """Estimated seconds to the end; None if there is no basis for an estimate."""
-        return seconds_left(self.state, self.events, now=self.now)
+    @cached_property
+    def share(self) -> float:
+        """How much of the restarts is done, from 0 to 1."""
+        return self.meter.shown(share_done(self.state, self.turns, self.now))
 
-    @property
-    def what(self) -> str:
-        """What the run does, and to which server."""
-        return _what(self.state)
+    @cached_property
+    def left(self) -> Prediction | None:
+        """Seconds to the end; None if there is no basis for an estimate."""
+        return time_left(self.state, self.turns, self.now)
+
+    def steps(self, node: NodeProgress) -> tuple[TurnStep, ...]:
+        """The steps of a node's turn."""
+        return steps_of(self.state, node, self.turns, self.now)
+
+    def in_step(self, node: NodeProgress) -> Seconds:
+        """How long a node has been in its step."""
+        return in_step(self.state, node, self.turns, self.now)
 
     @property
     def trouble(self) -> tuple[str, ...]:
@@ -85,20 +114,29 @@ class Screen:
         return _trouble(self.state)
 
 
-def _what(state: RunState) -> str:
+def title_parts(state: RunState) -> tuple[str, ...]:
+    """The cluster, its server, and what the run does; how it goes at the end."""
     begun, policy = state.begun, state.begun.policy
     if begun is NOT_BEGUN:
-        return ""
+        return ()
     server = f"{product(begun.distribution, policy.kind)} {begun.version}"
     if begun.repairs is not None:
-        return f"{server}, restoring the changes of run {begun.repairs} left"
-    how = "reboot of every host" if policy.reboot else "restart"
+        return (begun.cluster, server, f"restoring what run {begun.repairs} changed")
     number = len(state.merging.indices)
-    first = f"merge of {counted(number, 'index', 'indices')}" if number else ""
-    if first and not state.nodes:
-        return f"{server}, {first}"
-    then = f"{first}, then " if first else ""
-    return f"{server}, {then}rolling {how}, strategy {policy.strategy.value}"
+    merge = f"merge of {counted(number, 'index', 'indices')}" if number else ""
+    if merge and not state.nodes:
+        return (begun.cluster, server, merge)
+    what = "reboot of every host" if policy.reboot else "restart"
+    what = f"rolling {what}" if policy.upgrade is None else f"rolling upgrade to {policy.upgrade.target}"
+    first = f"{merge}, then " if merge else ""
+    return (begun.cluster, server, f"{first}{what}, {_STRATEGIES[policy.strategy]}")
+
+
+_STRATEGIES = {
+    Strategy.NODE: "node by node",
+    Strategy.ZONE: "zone by zone",
+    Strategy.SHARD_SAFE: "as many nodes as are safe",
+}
 
 
 def _trouble(state: RunState) -> tuple[str, ...]:
@@ -110,15 +148,18 @@ def _trouble(state: RunState) -> tuple[str, ...]:
         lines.append(f"Second failure: {state.process.second_failure}")
     if state.process.lease_lost is not None:
         lines.append(f"Lease lost: {state.process.lease_lost}")
-    for node in state.nodes.values():
+    for node in state.nodes_in(NodePhase.FAILED, NodePhase.SKIPPED):
         if node.failure:
             what = "was skipped" if node.phase is NodePhase.SKIPPED else "failed"
             lines.append(f"{node.name} {what}: {node.failure}")
     return tuple(lines)
 
 
+# The cluster ------------------------------------
+
+
 def recovery_of(seen: Seen, now: Instant) -> RecoveryNow | None:
-    """The progress of recovery in the latest readings; None if they are old or nothing is left to recover."""
+    """The progress of recovery in the latest readings; None if they are old."""
     known = seen.recoveries if seen.recoveries is not None and now - seen.recoveries_at <= STALE else ()
     health = seen.health if seen.health is not None and now - seen.health_at <= STALE else None
     moving = tuple(
@@ -127,40 +168,212 @@ def recovery_of(seen: Seen, now: Instant) -> RecoveryNow | None:
             key=lambda one: (one.bytes_reused + one.bytes_copied - one.bytes_total, str(one.shard)),
         )
     )
-    missing = health.unassigned_shards + health.initializing_shards if health else 0
-    if not moving and not missing:
+    if health is None and not moving:
         return None
     return RecoveryNow(
         moving=moving,
         bytes_done=sum(one.bytes_copied for one in moving),
         bytes_total=sum(max(one.bytes_copied, one.bytes_total - one.bytes_reused) for one in moving),
-        unassigned=health.unassigned_shards if health else None,
-        initializing=health.initializing_shards if health else None,
-        health=health.status if health else None,
+        health=health,
     )
 
 
-def seconds_left(state: RunState, events: Sequence[Event], *, now: Instant) -> Seconds | None:
-    """Estimated seconds to the end: by the plan and the pace so far, without a plan by the pace alone.
+def cluster_in_words(screen: Screen) -> str:
+    """The health of the cluster and what recovers: `yellow, as expected: 6 copies wait for es3`."""
+    cell = recovery_of(screen.seen, screen.now)
+    if cell is None:
+        return ""
+    parts = [] if cell.health is None else [_copies(screen.state, cell.health)]
+    if cell.health is None or cell.health.initializing_shards:
+        number = len(cell.moving) if cell.health is None else cell.health.initializing_shards
+        parts.append(f"{counted(number, 'copy recovers', 'copies recover')}")
+    if cell.bytes_total:
+        parts.append(f"{size(cell.bytes_done)} of {size(cell.bytes_total)} copied")
+    return "; ".join(parts)
 
-    The time since the start of the current wave is subtracted. If that wave takes longer than estimated, the
-    time of the later waves remains.
+
+def _copies(state: RunState, health: HealthView) -> str:
+    """The health, and the copies without a place. Those that the wave took down are expected to be away."""
+    away, base = health.unassigned_shards, state.baseline
+    before = min(away, sum(copy.count for copy in base.missing) if base else 0)
+    down = [node.name for node in state.wave_nodes if node.phase in GOING_UP_OR_DOWN]
+    name = health.status.value
+    if not away:
+        return name
+    if health.status is not Health.YELLOW or not down or away - before > len(state.taken):
+        return f"{name}: {counted(away, 'copy', 'copies')} unassigned"
+    waits = "waits" if away - before == 1 else "wait"
+    missing = f"; {before} missing before the run" if before else ""
+    if away == before:
+        return f"{name}: {counted(before, 'copy', 'copies')} missing before the run"
+    who = listed(down) if len(down) <= _NAMED else counted(len(down), "node")
+    return f"{name}, as expected: {counted(away - before, 'copy', 'copies')} {waits} for {who}{missing}"
+
+
+# What is waited for ------------------------------------
+
+
+def hold_of_thing(hold: Hold) -> str:
+    """A hold in words of what is waited for: `snapshot nightly is running`, `gate queue is closed: …`."""
+    if hold.predicate == GATES_OPEN:
+        return f"gate {hold.subject} is closed: {hold.evidence}"
+    more = f" and {hold.count - 1} more" if hold.count > 1 else ""
+    verb = hold.evidence.split(" ", 1)[0] in _VERBS
+    return f"{hold.subject}{more}{' ' if verb and not more else ': '}{hold.evidence}"
+
+
+_VERBS = frozenset({"is", "has", "runs", "does", "did", "was"})
+"""Evidence that begins with one of these is a sentence about its subject."""
+
+
+def limit_in_words(screen: Screen, wait: Wait) -> str:
+    """Until when the run waits, and what happens then; empty without a limit."""
+    rest = None if wait.until is None else duration(wait.until - screen.now)
+    if wait.holds:
+        ends = "" if wait.ends is None else f"the run ends with code {int(wait.ends.exit_code)} "
+        return "" if rest is None else f"{ends or 'the wait ends '}if this lasts {rest} more"
+    usual = usual_in_words(screen)
+    so_far = "" if screen.state.wave is not None else f"{duration(screen.since(wait.since))} so far"
+    limit = "" if rest is None else f"limit in {rest}"
+    said = ", ".join(one for one in (so_far, usual, limit) if one)
+    return f"; {said}" if said else ""
+
+
+def usual_in_words(screen: Screen) -> str:
+    """The usual time of what is waited for: measured in this run, else predicted; empty if unknown."""
+    state = screen.state
+    step = next((step for node in state.wave_nodes if (step := current_step(state, node))), None)
+    usual = None if step is None else screen.turns.usual(step)
+    if usual is not None and usual >= 1.0:
+        return f"usually {duration(usual)}"
+    forecast = state.begun.forecast
+    whole = sum(forecast.nodes.get(node.name, 0.0) for node in state.wave_nodes) if forecast and step else 0.0
+    what = "a node" if len(state.wave_nodes) == 1 else "a wave"
+    return f"{what} takes about {duration(whole)}" if whole and screen.turns.waves_measured == 0 else ""
+
+
+def merging_now(state: RunState) -> list[MergeProgress]:
+    """The indices to merge before the first wave; none once all are settled."""
+    return [] if state.merging.settled else [one for one in state.merging.indices.values() if one.due]
+
+
+# What comes ------------------------------------
+
+
+def next_in_words(screen: Screen) -> str:
+    """The nodes of the next wave, and why they are next if that is known; else what ends the run."""
+    state = screen.state
+    if state.phase in (Phase.STANDING_DOWN, Phase.ENDED) or state.begun.repairs is not None:
+        return ""
+    if state.process.request is Request.PAUSE:
+        return "a pause, as requested"
+    wave = frozenset(state.wave.nodes) if state.wave is not None else frozenset[NodeName]()
+    pending = [node.name for node in state.nodes_in(NodePhase.PENDING) if node.name not in wave]
+    until = nodes_to_restart(state.begun, paused=state.paused)
+    room = until - (len(state.nodes) - len(pending))
+    if until < len(state.nodes) and room <= 0:
+        return f"a pause before {counted(len(pending), 'more node', 'more nodes')}"
+    if not pending:
+        return "restore the settings, then end" if state.unrestored.anything else "the end"
+    first = _next_wave(screen, pending)
+    rest = len(pending) - len(first)
+    zones = {screen.zone_of(name) for name in first}
+    zone = in_zone(zones.pop()) if len(zones) == 1 else ""
+    if len(first) > 1:
+        words = f"{zone}, {counted(len(first), 'node')}" if zone else listed(first, 3)
+    else:
+        master = ", the elected master" if first[0] == screen.seen.master else ""
+        words = f"{first[0]}{f' in {zone}' if zone else ''}{master}"
+    words += f", then {counted(rest, 'more node', 'more nodes')}" if rest else ", last"
+    held = screen.wait is not None and screen.wait.holds and (left := screen.left)
+    return f"{words}; {duration(rounded(left.likely))} of work once it clears" if held and left else words
+
+
+def in_zone(zone: str | None) -> str:
+    """A zone in words: `zone b`; empty for none."""
+    return f"zone {one_line(zone)}" if zone else ""
+
+
+def _next_wave(screen: Screen, pending: Sequence[NodeName]) -> list[NodeName]:
+    """The nodes of the next wave: by the plan, without one by the strategy."""
+    state = screen.state
+    planned = next((names for names in state.begun.planned if pending[0] in names), pending[:1])
+    if not state.begun.planned and state.begun.policy.strategy is Strategy.ZONE:
+        zone = screen.zone_of(pending[0])
+        return [name for name in pending if zone and screen.zone_of(name) == zone] or [*planned]
+    return [name for name in planned if name in pending]
+
+
+def to_restore(state: RunState) -> str:
+    """The changes that the run restores: `5 settings, at the end`; empty if there are none."""
+    left = state.unrestored
+    parts = [counted(len(left.settings), "setting")] if left.settings else []
+    parts += [f"replicas of {counted(len(left.replicas), 'index', 'indices')}"] if left.replicas else []
+    parts += [f"the vote of {listed(sorted(left.excluded), 3)}"] if left.excluded else []
+    when = "now" if state.phase in (Phase.FINISHING, Phase.STANDING_DOWN) else "at the end"
+    return f"{', '.join(parts)}, {when}" if parts else ""
+
+
+def changes_to_restore(state: RunState) -> list[str]:
+    """Those of settings and replicas, each with its value now and before."""
+    settings = [
+        f"{one_line(key)}: {setting(change.wanted)} now, {setting(change.found)} before"
+        for (_, key), change in state.unrestored.in_order
+    ]
+    replicas = state.unrestored.replicas.values()
+    return settings + [f"replicas of {one.index}: {one.wanted} now, {one.found} before" for one in replicas]
+
+
+def allocation_in_words(screen: Screen) -> str:
+    """How long allocation has been disabled, and its limit; empty while it is enabled."""
+    since, most = screen.state.unrestored.withheld_since, screen.state.begun.policy.deadlines.withheld
+    if since is None:
+        return ""
+    return f"disabled for {duration(screen.since(since))} (limit {duration(most)})"
+
+
+def asked_in_words(state: RunState) -> str:
+    """A request to the run, and what follows from it; empty without one."""
+    by = one_line(state.process.requested_by)
+    match state.process.request:
+        case Request.NONE:
+            return ""
+        case Request.PAUSE:
+            return f"to pause after {'the current merges' if merging_now(state) else 'this wave'}"
+        case Request.STOP:
+            return f"to stop, by {by}: nodes are started, settings are restored"
+        case Request.INTERRUPT:
+            return f"to stop, by {by}: nodes are started, settings are restored; {second_signal(by)}"
+
+
+def ending_hint(state: RunState) -> str:
+    """What Ctrl-C does now: `Ctrl-C: start es3, restore, end`."""
+    if state.phase is Phase.ENDED:
+        return ""
+    if state.process.request is Request.INTERRUPT:
+        return "Ctrl-C again: end at once, restore nothing"
+    if state.process.standing_down is not None:
+        return ""
+    down = [node.name for node in state.nodes_in(*MAY_BE_DOWN)]
+    steps = [f"start {down[0] if len(down) == 1 else counted(len(down), 'node')}"] if down else []
+    steps += ["restore"] if state.unrestored.anything else []
+    return f"Ctrl-C: {', '.join([*steps, 'end'])}"
+
+
+def slowest(screen: Screen, nodes: Sequence[NodeProgress]) -> tuple[str, Seconds, list[NodeName]] | None:
+    """The step that keeps the last nodes of a wave, their longest time in it, and their names.
+
+    None while most of them are in it: then it is not they that are slow.
     """
-    to_do = sum(node.phase not in _AT_REST for node in state.nodes.values())
-    # A plan has no estimate for merges.
-    planned = None if state.merging.indices else remaining(state, events, now)
-    if planned is not None:
-        return planned
-    waves = [event.seconds for event in events if isinstance(event, WaveFinished)]
-    back = sum(isinstance(event, NodeRecovered) for event in events)
-    if not to_do or state.phase in (Phase.STANDING_DOWN, Phase.ENDED):
+    at: dict[str, list[NodeProgress]] = {}
+    for node in nodes:
+        at.setdefault(current_step(screen.state, node) or "", []).append(node)
+    behind = [(step, found) for step, found in at.items() if step and 2 * len(found) < len(nodes)]
+    if not behind:
         return None
-    if back and any(isinstance(event, WaveGaveWay) for event in events):
-        # Waves overlap, so their seconds do not add up: use the elapsed time per finished node.
-        return (now - state.process.started) / back * to_do
-    if waves and back:
-        a_node = sum(waves) / back
-        under_way = [node for node in state.wave_nodes if node.phase not in _AT_REST]
-        spent = now - state.wave_since if under_way else 0.0
-        return a_node * (to_do - len(under_way)) + max(0.0, a_node * len(under_way) - spent)
-    return None
+    step, found = max(behind, key=lambda one: max(map(screen.in_step, one[1])))
+    return step, max(map(screen.in_step, found)), [node.name for node in _longest_first(screen, found)]
+
+
+def _longest_first(screen: Screen, nodes: Iterable[NodeProgress]) -> list[NodeProgress]:
+    return sorted(nodes, key=screen.in_step, reverse=True)

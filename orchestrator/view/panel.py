@@ -1,91 +1,75 @@
 """The layout of the live view: a pure function from a `Screen` to a rich renderable.
 
-No information is in the colour alone, and with `ASCII` glyphs every character is ASCII.
+First what happens now, what it waits for and until when; then what is next, what will be restored, and on the
+border how to end the run. No information is in a colour alone, and with `ASCII` glyphs every sign is ASCII.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.engine.left_over import texts
-from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.observation import Recovery
-from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.model.reading import Seconds
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.next_command import next_command
+from orchestrator.steps import DISABLE
 from orchestrator.untrusted import one_line
-from orchestrator.view.model import RecoveryNow, Screen, recovery_of
-from orchestrator.view.phrases import second_signal
-from orchestrator.view.progress import merges_in_words, still_recovering, unrestored
+from orchestrator.view.model import (
+    Screen,
+    allocation_in_words,
+    asked_in_words,
+    changes_to_restore,
+    cluster_in_words,
+    ending_hint,
+    hold_of_thing,
+    in_zone,
+    limit_in_words,
+    merging_now,
+    next_in_words,
+    recovery_of,
+    slowest,
+    title_parts,
+    to_restore,
+)
+from orchestrator.view.progress import Wait, merges_in_words, still_recovering
+from orchestrator.view.signs import UNICODE, Glyphs
+from orchestrator.view.steps import StepState, TurnStep, current_step, in_words, left_in_words, rounded
 from orchestrator.view.text import counted, duration, listed, size
 
 WIDE = 136
-"""From this width on there are two columns; the left one has the whole track of phases."""
+"""From this width on there are two columns: the nodes, and what is waited for and comes next."""
 
-_LABEL = 9
-
-
-_LOOKS: Final[Mapping[NodePhase, tuple[str, str, str]]] = {
-    NodePhase.PENDING: ("·", ".", "dim"),
-    NodePhase.STOPPING: ("▼", "v", "yellow"),
-    NodePhase.STOPPED: ("■", "#", "yellow"),
-    NodePhase.STARTING: ("▲", "^", "cyan"),
-    NodePhase.REJOINED: ("◐", "o", "cyan"),
-    NodePhase.RECOVERED: ("✓", "+", "green"),
-    NodePhase.FAILED: ("✗", "X", "bold red"),
-    NodePhase.SKIPPED: ("-", "-", "dim"),
-}
-"""Phase of a node to its sign, its sign in ASCII, and its style."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glyphs:
-    """The signs of the panel; those of the node phases are one column wide."""
-
-    arrow: str
-    full: str
-    empty: str
-    unicode: bool
-    cut: Literal["ellipsis", "crop"]
-
-    def sign(self, phase: NodePhase) -> str:
-        """The sign of a node's phase."""
-        return _LOOKS[phase][0 if self.unicode else 1]
-
-
-UNICODE = Glyphs(arrow="→", full="━", empty="╌", unicode=True, cut="ellipsis")
-# The ellipsis is one character that is not ASCII.
-ASCII = Glyphs(arrow="->", full="#", empty=".", unicode=False, cut="crop")
-
-_TRACK = (Phase.GATED, Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED, Phase.SETTLED)
+_LABEL = 11
+_LEAST_BAR = 10
+_SIGN = {StepState.OVER: "done", StepState.NOW: "now", StepState.TO_COME: "to come"}
+_AT_REST = {NodePhase.RECOVERED: "done", NodePhase.FAILED: "failed", NodePhase.SKIPPED: "skipped"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Room:
     """Maximum of lines for each list."""
 
-    nodes: int
+    nodes: int  # nodes of the wave, a line each
+    signs: int  # for the signs of all nodes
     holds: int
-    moving: int
-    owed: int
+    moving: int  # copies that recover
+    owed: int  # changes to restore
     trouble: int
 
 
-_TALL = _Room(nodes=8, holds=6, moving=6, owed=6, trouble=4)
-
-_USUAL = _Room(nodes=2, holds=2, moving=1, owed=0, trouble=2)
-
-_SMALL = _Room(nodes=0, holds=1, moving=0, owed=0, trouble=1)
+_TALL = _Room(nodes=12, signs=12, holds=6, moving=6, owed=6, trouble=4)
+_USUAL = _Room(nodes=4, signs=6, holds=2, moving=0, owed=0, trouble=2)
+_SMALL = _Room(nodes=2, signs=2, holds=1, moving=0, owed=0, trouble=1)
 
 
 def _room(width: int, height: int | None) -> _Room:
@@ -96,267 +80,304 @@ def _room(width: int, height: int | None) -> _Room:
     return _SMALL
 
 
+_Row = tuple[str | Text, RenderableType]
+
+
 def panel(
-    screen: Screen, width: int, *, height: int | None = None, glyphs: Glyphs = UNICODE
+    screen: Screen, width: int, *, height: int | None = None, glyphs: Glyphs = UNICODE, hint: bool = True
 ) -> RenderableType:
-    """The picture at this width; `height` is that of the terminal, None for no limit."""
-    room = _room(width, height)
-    inner = max(16, width - 4)
+    """The picture at this width.
+
+    Args:
+        screen: what it shows.
+        width: in columns.
+        height: of the terminal; None for no limit.
+        glyphs: the signs.
+        hint: whether Ctrl-C ends the run that is shown, and the border says how.
+    """
+    room, state, inner = _room(width, height), screen.state, max(16, width - 4)
     half = inner // 2 - 1
     left, right = (inner - half - 3, half) if width >= WIDE else (inner, inner)
-    turns = [
+    troubles = Table.grid(padding=(0, 1, 0, 0))
+    for line in screen.trouble[: room.trouble]:
+        troubles.add_row(Text.assemble(glyphs.sign("attention")), Text(one_line(line), style="bold"))
+    nodes = [
         *_progress(screen, left, glyphs),
         *_merges(screen, left, room, glyphs),
+        *([Text()] if room is not _SMALL else []),
         *_nodes(screen, left, room, glyphs),
     ]
-    cluster = [*_waiting(screen, room), *_recovery(screen, right, room, glyphs), *_owed(screen, room)]
-    body = _rows([*turns, *cluster])
+    rest = _rows([*_waiting(screen, room), *_cluster(screen, room, glyphs), *_coming(screen, room)])
+    body: RenderableType = Group(*nodes, *([rest] if rest.row_count else []))
     if width >= WIDE:
         body = Table.grid(padding=(0, 3, 0, 0))
         body.add_column(width=left)
         body.add_column(width=right)
-        body.add_row(_rows(turns), _rows(cluster))
-    state, troubles = screen.state, screen.trouble
-    trouble = [Text(f"! {one_line(line)}", style="bold red") for line in troubles[: room.trouble]]
+        body.add_row(Group(*nodes), rest)
+    line, ending = "─" if glyphs.unicode else "-", ending_hint(state) if hint else ""
+    so_far = f"{duration(screen.since(state.process.started))} so far"
     return Panel(
-        Group(*trouble, body),
-        title=Text.assemble((state.begun.cluster, "bold"), f"  {screen.what}"),
+        Group(*([troubles] if troubles.row_count else []), body),
+        title=_border(_title(state, width - 8 - len(so_far), glyphs), so_far, width, line),
         title_align="left",
-        subtitle=Text(f"run {state.run}", style="dim"),
-        subtitle_align="right",
+        subtitle=_border(ending, one_line(state.run), width, line),
+        subtitle_align="left" if ending else "right",
         box=box.ROUNDED if glyphs.unicode else box.ASCII,
         width=width,
-        border_style="red" if troubles else "dim",
     )
 
 
-_Row = tuple[str, RenderableType]
+def _border(left: str, right: str, width: int, line: str) -> Text:
+    """Two texts on a border, at its ends; the left one alone if both do not fit."""
+    gap = width - 8 - cell_len(left) - cell_len(right)
+    if not left:
+        return Text(right)
+    return Text(f"{left} {line * gap} {right}" if gap > 0 else left)
 
 
-def _rows(rows: list[_Row]) -> Table:
+def _title(state: RunState, width: int, glyphs: Glyphs) -> str:
+    """As much of the title as fits, beginning with the cluster."""
+    parts, apart = title_parts(state), f" {glyphs.sign('to come')[0]} "
+    fitting = [
+        apart.join(some)
+        for some in (parts, (*parts[:1], *parts[2:]), parts[:2])
+        if cell_len(apart.join(some)) <= width
+    ]
+    return next(iter(fitting), "".join(parts[:1]))
+
+
+def _rows(rows: Iterable[_Row]) -> Table:
+    """Labels, and beside them texts with a hanging indent."""
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
-    grid.add_column(width=_LABEL, style="dim", no_wrap=True)
+    grid.add_column(width=_LABEL, no_wrap=True)
     grid.add_column(ratio=1, overflow="fold")
     for label, content in rows:
         grid.add_row(label, content)
     return grid
 
 
-def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
-    state, left, total = screen.state, screen.left, len(screen.state.nodes)
-    times = f"{duration(screen.since(state.process.started))} so far"
-    if left:  # an exceeded estimate is not shown
-        times += f", about {duration(left)} to go"
-    rows: list[_Row] = [("Time", Text(times))]
-    if total:  # a run with only merges restarts no node
-        until = nodes_to_restart(state.begun, paused=state.paused)
-        pause = f", then a pause before {total - until} more" if until < total else ""
-        done = (f"{state.recovered} of {counted(until, 'node')}", "bold")
-        rows = [
-            ("Done", Text.assemble(done, f"{pause}   {times}")),
-            ("", _bar(min(1.0, state.recovered / until), width - _LABEL - 1, glyphs)),
-        ]
-    rows.append(("Phase", _track(state.phase, width - _LABEL - 1, glyphs)))
-    request, by = state.process.request, state.process.requested_by
-    if request is not Request.NONE:
-        after = "the current merges" if _merging(state) else "this wave"
-        stopping = f"to stop, by {by}: nodes are started, settings are restored"
-        asked = {
-            Request.PAUSE: f"to pause after {after}",
-            Request.STOP: stopping,
-            Request.INTERRUPT: f"{stopping}; {second_signal(by)}",
-        }
-        rows.append(("Asked", Text(one_line(asked[request]), style="bold yellow")))
-    return rows
+def _cut(text: Text, glyphs: Glyphs) -> Text:
+    """A text that is cut at the end of its line. The ellipsis is one character that is not ASCII."""
+    text.overflow, text.no_wrap = "ellipsis" if glyphs.unicode else "crop", True
+    return text
 
 
-def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
+# How far the run is ------------------------------------
+
+
+def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[RenderableType]:
+    state, total = screen.state, len(screen.state.nodes)
+    if not total or merging_now(state):
+        return []
+    until = nodes_to_restart(state.begun, paused=state.paused)
+    done = f"{state.recovered} of {counted(until, 'node')}"
+    if until < total:
+        done += f", then a pause before {total - until} more"
+    return _bar(done, screen.share, _time_left(screen), width, glyphs)
+
+
+def _time_left(screen: Screen) -> str:
+    left = screen.left
+    if left is None:
+        return "the run ends early" if screen.state.phase is Phase.STANDING_DOWN else ""
+    if screen.wait is not None and screen.wait.holds:
+        return f"{duration(rounded(left.likely))} of work remains"
+    return left_in_words(left, screen.now, screen.zone)
+
+
+def _bar(before: str, share: float, after: str, width: int, glyphs: Glyphs) -> list[RenderableType]:
+    """A bar between two texts, readable without colour, full only when all is done; two lines if need be."""
+    beside = cell_len(before) + 2 + (cell_len(after) + 2 if after else 0)
+    one_line_fits = width - beside >= _LEAST_BAR
+    room = max(4, width - (beside if one_line_fits else 0))
+    halves = int(min(1.0, max(0.0, share)) * 2 * room)
+    full, half = divmod(halves, 2)
+    bar = (glyphs.sign("bar", full), glyphs.sign("half", half), glyphs.sign("rest", room - full - half))
+    if one_line_fits:
+        return [Text.assemble(before, "  ", *bar, f"  {after}" if after else "")]
+    return [Text(f"{before}  {after}".rstrip()), Text.assemble(*bar)]
+
+
+def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[RenderableType]:
     """The merges before the first wave: their number and size, and a line for each that is in progress."""
-    state, due = screen.state, _merging(screen.state)
+    state, due = screen.state, merging_now(screen.state)
     if not due:
         return []
-    total = sum(one.target.bytes for one in due)
-    done = sum(one.target.bytes for one in due if one.ended)
-    running = [(one.target, one.begun) for one in state.merging.in_progress if one.begun is not None]
-    lines = [
-        f"{target.index}: from {counted(target.segments, 'segment')} a copy, {size(target.bytes)}, "
-        f"{duration(screen.since(begun))} so far"
-        for target, begun in running[: room.moving]
-    ]
-    return [
-        ("Merges", _cut(merges_in_words(state), glyphs)),
-        ("", _bar(done / total if total else 0.0, width - _LABEL - 1, glyphs)),
-        *(("", _cut(line, glyphs, style="dim")) for line in lines),
-    ]
+    total, done = sum(one.target.bytes for one in due), sum(one.target.bytes for one in due if one.ended)
+    first, *others = (part for part in merges_in_words(state).split("; ") if not part.startswith("running"))
+    amount = f"{size(done)} of {size(total)}"
+    rows: list[_Row] = []
+    for one in [one for one in state.merging.in_progress if one.begun is not None][: max(1, room.moving)]:
+        target, took = one.target, duration(screen.since(one.begun or 0.0))
+        segments = f"from {counted(target.segments, 'segment')} a copy, {size(target.bytes)}, {took} so far"
+        rows.append(("Merge", _cut(Text(f"{target.index}: {segments}"), glyphs)))
+    rows += [("", Text("; ".join(others)))] if others else []
+    return [*_bar(first, done / total if total else 0.0, amount, width, glyphs), _rows(rows)]
 
 
-def _merging(state: RunState) -> list[MergeProgress]:
-    """The indices to merge before the first wave; none once all are settled."""
-    return [] if state.merging.settled else [one for one in state.merging.indices.values() if one.due]
+# The nodes ------------------------------------
 
 
-def _cut(text: str, glyphs: Glyphs, style: str = "") -> Text:
-    """A text that is cut at the end of its line."""
-    return Text(text, style=style, overflow=glyphs.cut, no_wrap=True)
-
-
-def _bar(share: float, width: int, glyphs: Glyphs) -> Text:
-    """A bar that is readable without colour; full only when all is done."""
-    width = max(4, width)
-    full = int(min(1.0, max(0.0, share)) * width)
-    return Text.assemble((glyphs.full * full, "green"), (glyphs.empty * (width - full), "dim"))
-
-
-def _track(phase: Phase, width: int, glyphs: Glyphs) -> Text:
-    """The wave's phases with the current one in brackets; only the current one if they do not fit."""
-    if phase not in _TRACK:
-        return Text(phase.value.replace("_", " "), style="bold")
-    steps = [
-        Text(f"[{step.value}]", style="bold") if step is phase else Text(step.value, style="dim")
-        for step in _TRACK
-    ]
-    tracks = (Text(arrow, style="dim").join(steps) for arrow in (f" {glyphs.arrow} ", glyphs.arrow))
-    fits = (track for track in tracks if track.cell_len <= width)
-    return next(fits, Text(f"[{phase.value}]", style="bold"))
-
-
-def _nodes(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
-    state = screen.state
-    if not state.nodes:
-        return []
-    counts = Text()
-    for phase in NodePhase:
-        count = len(state.nodes_in(phase))
-        if count:
-            counts.append(f"{glyphs.sign(phase)} {count} {phase.value}   ", style=_LOOKS[phase][2])
-    counts.rstrip()
-    rows: list[_Row] = [("Nodes", counts)]
-    strip = _strip(state, width - _LABEL - 1, room.nodes, glyphs) if len(state.nodes) > 1 else None
-    if room.nodes and strip is not None:
-        rows.append(("", strip))
-    if state.wave is not None:
-        zone = f", zone {state.wave.zone}" if state.wave.zone else ""
-        why = f": {one_line(state.wave.why)}" if state.wave.why else ""
-        since = f"{duration(screen.since(state.wave_since))} so far{zone}{why}"
-        rows.append((f"Wave {state.wave.number}", _cut(since, glyphs)))
-        rows += [("", line) for line in _wave_lines(screen, max(1, room.nodes * 2), glyphs)]
+def _nodes(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[RenderableType]:
+    state, wave = screen.state, screen.state.wave_nodes
+    found: list[RenderableType] = []
+    if len(state.nodes) > max(room.nodes, len(wave)) and room.signs and len(state.nodes) > _FEW:
+        found.append(_signs(screen, width, room, glyphs))
+    if state.wave is not None and len(wave) <= room.nodes:
+        names = max(cell_len(node.name) for node in wave) if wave else 0
+        found += [_node_line(screen, node, min(names, width // 3), width, glyphs) for node in wave]
+    elif state.wave is not None:
+        found.append(_rows(_wave_rows(screen, wave, glyphs)))
     if beside := still_recovering(state, screen.now):
-        rows.append(("Beside", _cut(beside, glyphs)))
+        found.append(_rows([("Beside", _cut(Text(beside), glyphs))]))
+    return found
+
+
+_FEW = 12
+"""Up to so many nodes, the signs of all nodes would show no more than the numbers do."""
+
+
+def _node_line(screen: Screen, node: NodeProgress, names: int, width: int, glyphs: Glyphs) -> Text:
+    """A node of the wave with its steps, as many as fit: those that are over go first, then those to come."""
+    wave = screen.state.wave
+    zone = in_zone(wave.zone if wave is not None else None)
+    head = Text(f"{node.name.ljust(names)}{f'  {zone}' if zone else ''}   ")
+    steps = list(screen.steps(node))
+    if node.phase is NodePhase.FAILED or not steps:
+        name = _AT_REST.get(node.phase, "to come")
+        return _cut(head + Text.assemble(glyphs.sign(name), f" {in_words(screen.state, node)}"), glyphs)
+    parts = [_step(step, node, glyphs) for step in steps]
+    while len(parts) > 1 and sum(part.cell_len + 3 for part in parts) - 3 > width - head.cell_len:
+        over = [place for place, step in enumerate(steps) if step.state is StepState.OVER]
+        long = [place for place in over if steps[place].name == DISABLE]
+        drops = (*long, *over, len(parts) - 1)[0]
+        del parts[drops], steps[drops]
+    return _cut(head + Text("   ").join(parts), glyphs)
+
+
+def _step(step: TurnStep, node: NodeProgress, glyphs: Glyphs) -> Text:
+    took = f" {duration(step.seconds)}" if step.seconds is not None and step.seconds >= 1.0 else ""
+    again = f" (sent {node.tries} times)" if step.state is StepState.NOW and node.tries > 1 else ""
+    return Text.assemble(glyphs.sign(_SIGN[step.state]), f" {step.name}{took}{again}")
+
+
+def _wave_rows(screen: Screen, wave: Sequence[NodeProgress], glyphs: Glyphs) -> list[_Row]:
+    """A wave of many nodes: how many are in each step, and by name those that keep it."""
+    state = screen.state
+    counts: dict[str, list[NodeProgress]] = {}
+    for node in wave:
+        counts.setdefault(in_words(state, node), []).append(node)
+    parts = [
+        Text.assemble(glyphs.sign(_sign_of(screen, found[0])), f" {len(found)} {step}")
+        for step, found in counts.items()
+    ]
+    zone = in_zone(state.wave.zone if state.wave is not None else None) or "wave"
+    so_far = Text(f"   {duration(screen.since(state.wave_since))} so far")
+    rows: list[_Row] = [(zone, Text("   ").join(parts) + so_far)]
+    behind = slowest(screen, wave)
+    if behind is not None:
+        step, seconds, names = behind
+        rows.append(("Slowest", Text(f"{listed(names, 3)}: {step} for {duration(seconds)}")))
     return rows
 
 
-def _wave_lines(screen: Screen, most: int, glyphs: Glyphs) -> list[Text]:
-    """A line for each node of the wave; if these are too many, one for each phase."""
-    nodes = screen.state.wave_nodes
-    if len(nodes) <= most:
-        return [_node_line(node, screen.in_phase(node), glyphs) for node in nodes]
-    by_phase: dict[NodePhase, list[NodeProgress]] = {}
-    for node in nodes:
-        by_phase.setdefault(node.phase, []).append(node)
-    return [
-        Text.assemble(
-            (f"{glyphs.sign(phase)} {len(found)} {phase.value} ", _LOOKS[phase][2]),
-            f"for up to {duration(max(map(screen.in_phase, found)))}: {listed([n.name for n in found])}",
-            overflow=glyphs.cut,
-            no_wrap=True,
+def _sign_of(screen: Screen, node: NodeProgress) -> str:
+    if node.phase in _AT_REST:
+        return _AT_REST[node.phase]
+    return "now" if current_step(screen.state, node) else "to come"
+
+
+def _signs(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> Table:
+    """A sign for each node, a row for each zone where it is known; numbers if not even the signs fit."""
+    by_zone: dict[str, list[str]] = {}
+    for node in screen.state.nodes.values():
+        by_zone.setdefault(screen.zone_of(node.name), []).append(_sign_of(screen, node))
+    by_zone = dict(sorted(by_zone.items()))
+    across = width - _LABEL - 1
+    if sum(-(-len(signs) // across) for signs in by_zone.values()) > room.signs:
+        by_zone = (
+            by_zone
+            if len(by_zone) <= room.signs
+            else {"": [one for each in by_zone.values() for one in each]}
         )
-        for phase, found in by_phase.items()
-    ][:most]
+        return _rows((in_zone(zone) or "nodes", _counts(signs, glyphs)) for zone, signs in by_zone.items())
+    return _rows((in_zone(zone) or "nodes", _runs(signs, glyphs)) for zone, signs in by_zone.items())
 
 
-def _node_line(node: NodeProgress, seconds: Seconds, glyphs: Glyphs) -> Text:
-    line = Text(f"{glyphs.sign(node.phase)} {node.name} ", style=_LOOKS[node.phase][2])
-    line.append(f"{node.phase.value} for {duration(seconds)}", style="default")
-    if node.tries > 1:
-        line.append(f", start sent {node.tries} times", style="yellow")
-    return line
+_IN_ORDER = ("done", "skipped", "failed", "now", "to come")
 
 
-def _strip(state: RunState, width: int, lines: int, glyphs: Glyphs) -> Text | None:
-    """Every node with its sign and, if all names fit, its name; None if not even the signs fit."""
-    named = max(len(node.name) for node in state.nodes.values()) + 4
-    if len(state.nodes) > max(1, (width + 2) // named) * lines:
-        return _signs(state, glyphs) if len(state.nodes) <= width * lines else None
-    a_line = max(1, (width + 2) // named)
-    strip = Text()
-    for place, node in enumerate(state.nodes.values()):
-        if place and place % a_line == 0:
-            strip.append("\n")
-        cell = f"{glyphs.sign(node.phase)} {node.name}"
-        last = place % a_line == a_line - 1
-        strip.append(cell if last else cell.ljust(named), style=_LOOKS[node.phase][2])
-    return strip
+def _runs(signs: Sequence[str], glyphs: Glyphs) -> Text:
+    """Finished nodes first, then those that are being restarted, then those to come."""
+    return Text.assemble(*(glyphs.sign(name, signs.count(name)) for name in _IN_ORDER if name in signs))
 
 
-def _signs(state: RunState, glyphs: Glyphs) -> Text:
-    """One sign a node: finished nodes first, then those that are being restarted, then pending ones."""
-    strip = Text()
-    phases = (NodePhase.RECOVERED, NodePhase.SKIPPED, NodePhase.FAILED, *reversed(NodePhase))
-    for phase in dict.fromkeys(phases):
-        count = len(state.nodes_in(phase))
-        strip.append(glyphs.sign(phase) * count, style=_LOOKS[phase][2])
-    return strip
+def _counts(signs: Sequence[str], glyphs: Glyphs) -> Text:
+    parts = [Text.assemble(glyphs.sign(name), f" {signs.count(name)}") for name in _IN_ORDER if name in signs]
+    return Text("   ").join(parts)
+
+
+# What is waited for, and what comes ------------------------------------
 
 
 def _waiting(screen: Screen, room: _Room) -> list[_Row]:
+    rows: list[_Row] = []
+    if asked := asked_in_words(screen.state):
+        rows.append(("Asked", Text(asked, style="bold")))
     wait = screen.wait
     if wait is None:
-        return []
-    text = Text(f"for {one_line(wait.awaited)}: {duration(screen.now - wait.since)} so far")
-    if wait.until is not None:
-        text.append(f", limit in {duration(wait.until - screen.now)}", style="dim")
-    rows: list[_Row] = [("Waiting", text)]
-    rows += [("", Text(said, style="bold yellow")) for said in wait.troubles[: room.holds]]
-    for place, hold in enumerate(wait.holds[: room.holds]):
-        line = Text.assemble((hold.predicate, "bold yellow"), f" ({one_line(hold.subject, 60)}): ")
-        line.append(one_line(hold.evidence, 200))
-        rows.append(("Held by" if place == 0 else "", line))
-    if len(wait.holds) > room.holds:
-        rows.append(
-            ("", Text(f"and {counted(len(wait.holds) - room.holds, 'more hold', 'more holds')}", style="dim"))
-        )
+        return rows
+    if wait.holds:
+        return [*rows, *_held(screen, wait, room)]
+    rows.append(("Waiting", Text(f"for {one_line(wait.awaited)}{limit_in_words(screen, wait)}")))
+    return [*rows, *(("", Text(one_line(said), style="bold")) for said in wait.troubles[: room.holds])]
+
+
+def _held(screen: Screen, wait: Wait, room: _Room) -> list[_Row]:
+    """What holds the run, in words of the thing that is waited for, and what happens at the limit."""
+    said = [one_line(line, 300) for line in map(hold_of_thing, wait.holds)]
+    first = Text.assemble((f"{duration(screen.since(wait.since))}  ", "bold"), said[0])
+    rows: list[_Row] = [(Text("HELD", style="bold"), first)]
+    rows += [("", Text(line)) for line in said[1 : room.holds]]
+    if len(said) > room.holds:
+        rows.append(("", Text(f"and {counted(len(said) - room.holds, 'more hold', 'more holds')}")))
+    rows += [("", Text(one_line(trouble), style="bold")) for trouble in wait.troubles[: room.holds]]
+    if limit := limit_in_words(screen, wait):
+        rows.append(("", Text(limit)))
     return rows
 
 
-def _recovery(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
-    cell = recovery_of(screen.seen, screen.now)
-    if cell is None:
-        return []
-    rows: list[_Row] = [("Recovery", Text(_recovery_words(cell)))]
-    if cell.bytes_total:
-        bar = _bar(cell.bytes_done / cell.bytes_total, width - _LABEL - 1, glyphs)
-        rows.append(("", bar))
-    rows += [("", _moving_line(one, glyphs)) for one in cell.moving[: room.moving]]
+def _cluster(screen: Screen, room: _Room, glyphs: Glyphs) -> list[_Row]:
+    rows: list[_Row] = []
+    if words := cluster_in_words(screen):
+        rows.append(("Cluster", Text(words, style="bold" if words.startswith("red") else "")))
+        cell = recovery_of(screen.seen, screen.now)
+        rows += [("", _moving_line(one, glyphs)) for one in (cell.moving if cell else ())[: room.moving]]
+    if allocation := allocation_in_words(screen):
+        rows.append(("Allocation", Text(allocation)))
     return rows
-
-
-def _recovery_words(cell: RecoveryNow) -> str:
-    parts = [f"cluster {cell.health.value}"] if cell.health is not None else []
-    if cell.unassigned is not None and cell.initializing is not None:
-        parts.append(
-            f"{counted(cell.unassigned, 'copy', 'copies')} unassigned, {cell.initializing} on the way"
-        )
-    else:
-        parts.append(f"{counted(len(cell.moving), 'copy', 'copies')} on the way")
-    if cell.bytes_total:
-        parts.append(f"{size(cell.bytes_done)} of {size(cell.bytes_total)} copied")
-    return "; ".join(parts)
 
 
 def _moving_line(one: Recovery, glyphs: Glyphs) -> Text:
-    way = f"{one.source} {glyphs.arrow} {one.target}" if one.source else f"{one.target}, own disk"
+    arrow = "→" if glyphs.unicode else "->"
+    way = f"{one.source} {arrow} {one.target}" if one.source else f"{one.target}, own disk"
     copy = max(one.bytes_copied, one.bytes_total - one.bytes_reused)
     amount = f" {size(one.bytes_copied)} of {size(copy)}" if copy else ""
-    return _cut(f"{one.shard} {way}: {one.stage}{amount}", glyphs, style="dim")
+    return _cut(Text(f"{one.shard} {way}: {one.stage}{amount}"), glyphs)
 
 
-def _owed(screen: Screen, room: _Room) -> list[_Row]:
-    """The changes that the run will restore."""
+def _coming(screen: Screen, room: _Room) -> list[_Row]:
+    """What is next, what will be restored, and where to read about a hold."""
     rows: list[_Row] = []
-    withheld, left = screen.state.unrestored.withheld_since, texts(unrestored(screen.state))
-    if withheld is not None:
-        rows.append(("Disabled", Text(f"allocation, for {duration(screen.since(withheld))}", style="yellow")))
-    if left:
-        rows.append(("To undo", Text(f"{counted(len(left), 'change')} to restore at the end")))
-        rows += [("", Text(item, style="dim")) for item in left[: room.owed]]
+    if words := next_in_words(screen):
+        rows.append(("Next", Text(words)))
+    if words := to_restore(screen.state):
+        rows.append(("To restore", Text(words)))
+        rows += [("", Text(item)) for item in changes_to_restore(screen.state)[: room.owed]]
+    wait = screen.wait
+    if wait is not None and wait.holds:
+        names = [*dict.fromkeys(hold.predicate for hold in wait.holds)][: room.holds]
+        rows += [
+            ("" if place else "More", Text(next_command("explain", name))) for place, name in enumerate(names)
+        ]
     return rows

@@ -48,7 +48,7 @@ def work_of(policy: Policy) -> str:
 
 
 def _names(state: RunState) -> str:
-    return listed([node.name for node in state.wave_nodes]) or "the wave"
+    return listed([node.name for node in state.wave_nodes], 3) or "the wave"
 
 
 def _gated(state: RunState) -> str:
@@ -77,7 +77,7 @@ def _down(state: RunState) -> str:
     doing = {
         NodePhase.STOPPING: "to stop",
         NodePhase.STOPPED: "to finish hooks, install steps, tuning or the reboot",
-        NodePhase.STARTING: "to come up",
+        NodePhase.STARTING: "to start",
     }
     by_step: dict[str, list[str]] = {}
     for phase, what in doing.items():
@@ -85,7 +85,7 @@ def _down(state: RunState) -> str:
             if node.phase is phase:
                 installing = _install(node, state.begun.policy) if phase is NodePhase.STOPPED else None
                 by_step.setdefault(installing or what, []).append(node.name)
-    return "; ".join(f"{listed(names)} {what}" for what, names in by_step.items())
+    return "; ".join(f"{listed(names, 3)} {what}" for what, names in by_step.items())
 
 
 def _install(node: NodeProgress, policy: Policy) -> str | None:
@@ -182,7 +182,7 @@ PHASES: Final[Mapping[Phase, PhaseWords]] = {
     ),
     Phase.REJOINED: PhaseWords(
         "The nodes of the wave run again; several readings must show them as members.",
-        lambda state: f"{_names(state)} to be back in the cluster, on several readings",
+        lambda state: f"{_names(state)} to join the cluster, on several readings",
     ),
     Phase.REASSIGNED: PhaseWords(
         "Allocation has its original value; the copies of the restarted nodes recover.",

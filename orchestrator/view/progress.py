@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from orchestrator.engine.left_over import LeftOver
 from orchestrator.engine.limits import nearest
 from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
+from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import HealthView, Observation, Recovery
-from orchestrator.model.phase import VERSION, NodePhase, Phase
+from orchestrator.model.phase import VERSION, NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.untrusted import one_line
 from orchestrator.view.host_words import AccessLost, Silent, access_lost, silences
@@ -30,7 +31,8 @@ class Wait:
     awaited: str  # the condition that the run waits for
     holds: tuple[Hold, ...]  # why the run does not continue
     since: Instant  # start of the wait
-    until: Instant | None  # when the limit is reached and the run stands down; None without a limit
+    until: Instant | None  # when the limit is reached; None without a limit
+    ends: Outcome | None = None  # the outcome if the run stands down then
     # who does not answer a reading, or slowly: the wait may be longer because of that
     silent: tuple[Silent, ...] = ()
     refused: AccessLost | None = None  # credentials that the cluster refuses
@@ -63,11 +65,13 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
     if decision is not None and decision.watch is None and not holds:
         return None
     said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
+    until, ends = nearest(state, now) or (None, None)
     return Wait(
         awaited=one_line(said, _LONGEST) or awaited(state),
         holds=holds,
         since=_holding_since(state) if holds else state.in_phase.since,
-        until=nearest(state, now),
+        until=until,
+        ends=ends,
         silent=silences(state, now),
         refused=access_lost(state, now),
     )
@@ -182,18 +186,23 @@ def _phase(node: NodeProgress) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The latest readings of recovery; None before the first."""
+    """The latest readings of the cluster for the views; None before the first."""
 
     recoveries: tuple[Recovery, ...] | None = None
     recoveries_at: Instant = 0.0  # when `recoveries` was read
     health: HealthView | None = None
     health_at: Instant = 0.0  # when `health` was read
+    members: Mapping[NodeName, Node] = field(default_factory=dict)  # each as it was last seen
+    master: NodeName | None = None
 
     def after(self, seen: Observation) -> Seen:
         """These, with what this reading has of them. They are replaced as a whole, for another thread."""
         found = self
         if not isinstance(seen.recoveries, Unknown):
             found = replace(found, recoveries=seen.recoveries, recoveries_at=seen.at)
+        if not isinstance(seen.cluster, Unknown):
+            members = {**found.members, **seen.cluster.members}
+            found = replace(found, members=members, master=seen.cluster.master)
         if not isinstance(seen.health, Unknown):
             found = replace(found, health=seen.health, health_at=seen.at)
         return found

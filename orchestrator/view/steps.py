@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import tzinfo
 from enum import Enum
 from itertools import pairwise
 from statistics import median
@@ -47,7 +48,7 @@ from orchestrator.steps import (
     step_of_node,
     step_of_run,
 )
-from orchestrator.view.text import clock_time, duration
+from orchestrator.view.text import duration, time_of_day
 
 _ORDER: Final = (CHECK, DISABLE, STOP, WORK, START, JOIN, RECOVER)
 
@@ -103,6 +104,7 @@ class Turns:
         self._check_since: Instant = 0.0
         self._disabled: set[tuple[object, str]] = set()
         self._took: dict[str, list[Seconds]] = {}
+        self._expected: dict[tuple[Seconds, bool], Mapping[str, Seconds]] = {}  # until the next node is done
         self.wave_seconds: Seconds = 0.0
         self.recovered: set[NodeName] = set()
         for record in records:
@@ -156,6 +158,7 @@ class Turns:
                 self._begin(name, DONE, at)
                 for step, seconds in self.took(name).items():
                     self._took.setdefault(step, []).append(seconds)
+                self._expected = {}
             case _:
                 self._begin(name, _STEP_OF[phase], at)
 
@@ -173,6 +176,15 @@ class Turns:
         """What this step took so far in this run; None before the first node."""
         return median(self._took[step]) if self._took.get(step) else None
 
+    def expected(self, seconds: Seconds, *, works: bool) -> Mapping[str, Seconds]:
+        """What each step of a turn takes: as measured, else its usual share of a turn of so many seconds."""
+        found = self._expected.get((seconds, works))
+        if found is None:
+            shares = {**_USUAL, WORK: _WITH_WORK} if works else _USUAL
+            found = {step: max(0.1, self.usual(step) or shares[step] * seconds) for step in _ORDER}
+            self._expected[seconds, works] = found
+        return found
+
 
 _STEP_OF: Final = {
     NodePhase.STOPPING: STOP,
@@ -189,9 +201,10 @@ def current_step(state: RunState, node: NodeProgress) -> str | None:
     """The step of its turn that a node is in; None before and after its turn."""
     if node.phase is NodePhase.STARTING:
         return JOIN if state.phase is Phase.REJOINED else START
-    if node.phase is NodePhase.PENDING and state.wave is not None and node.name in state.wave.nodes:
-        disables = state.phase is Phase.WITHHELD and state.unrestored.withheld
-        return DISABLE if disables else CHECK if state.phase in (Phase.GATED, Phase.WITHHELD) else None
+    if node.phase is NodePhase.PENDING and state.phase in (Phase.GATED, Phase.WITHHELD):
+        if state.wave is None or node.name not in state.wave.nodes:
+            return None
+        return DISABLE if state.phase is Phase.WITHHELD and state.unrestored.withheld else CHECK
     return _STEP_OF.get(node.phase)
 
 
@@ -224,8 +237,9 @@ def steps_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant) ->
     ]
     if current is not None:
         name = _named(current, riak=riak)
-        found.append(TurnStep(name=name, state=StepState.NOW, seconds=_in_step(node, turns, state, now)))
-    for step in _ORDER[place + 1 :]:
+        found.append(TurnStep(name=name, state=StepState.NOW, seconds=in_step(state, node, turns, now)))
+    ends = state.phase is Phase.STANDING_DOWN
+    for step in () if ends else _ORDER[place + 1 :]:
         if step == DISABLE or (step == WORK and not has_work(node)):
             continue
         found.append(TurnStep(name=_named(step, riak=riak), state=StepState.TO_COME))
@@ -241,7 +255,7 @@ def _named(step: str, *, riak: bool) -> str:
     return step_of_node(NodePhase.REJOINED.value, riak=riak) if step == RECOVER else step
 
 
-def _in_step(node: NodeProgress, turns: Turns, state: RunState, now: Instant) -> Seconds:
+def in_step(state: RunState, node: NodeProgress, turns: Turns, now: Instant) -> Seconds:
     """How long a node has been in its step."""
     begun = turns.begun.get(node.name, ())
     since = begun[-1][1] if begun else node.since or state.process.started
@@ -350,7 +364,7 @@ _WITHOUT: Final[Seconds] = PUBLISHED.node.likely
 
 def _share_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant, seconds: Seconds) -> float:
     """How much of its turn, which takes so many seconds, a node has had."""
-    usual = {step: _usual(step, node, turns, seconds) for step in _ORDER}
+    usual = turns.expected(seconds, works=has_work(node))
     step = current_step(state, node)
     before, since = 0.0, None
     if step is None and state.phase is Phase.DOWN:
@@ -359,18 +373,10 @@ def _share_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant, s
         step, since = step or CHECK, state.in_phase.since
         held = _held_since(state)
         now = now if held is None else min(now, held)
-    elapsed = max(0.0, now - since) if since is not None else _in_step(node, turns, state, now)
+    elapsed = max(0.0, now - since) if since is not None else in_step(state, node, turns, now)
     for earlier in _ORDER[: _ORDER.index(step)]:
         before += usual[earlier]
     return (before + usual[step] * _within(elapsed / usual[step])) / sum(usual.values())
-
-
-def _usual(step: str, node: NodeProgress, turns: Turns, seconds: Seconds) -> Seconds:
-    measured = turns.usual(step)
-    if measured is not None:
-        return max(measured, 0.1)
-    share = _WITH_WORK if step == WORK and has_work(node) else _USUAL[step]
-    return max(0.1, share * seconds)
 
 
 def _within(times: float) -> float:
@@ -402,19 +408,19 @@ class Meter:
         return self._shown
 
 
-def left_in_words(left: Prediction, now: Instant) -> str:
-    """The time left for people: `1m 0s to 1m 40s left (21:39)`, with the time of day of the end."""
-    low, likely, high = (duration(_rounded(one)) for one in (left.low, left.likely, left.high))
+def left_in_words(left: Prediction, now: Instant, zone: tzinfo | None = None) -> str:
+    """The time left for people: `1m 0s to 1m 40s left (21:39)`, with the local time of the end."""
+    low, likely, high = (duration(rounded(one)) for one in (left.low, left.likely, left.high))
     times = f"about {likely}" if low == high or left.high < _NARROW * left.low else f"{low} to {high}"
-    return f"{times} left ({clock_time(now + left.likely)[:5]})"
+    return f"{times} left ({time_of_day(now + left.likely, zone)[:5]})"
 
 
 _NARROW: Final = 1.3
 """A range whose ends are nearer than that is one number."""
 
 
-def _rounded(seconds: Seconds) -> Seconds:
-    """To what a guess is worth: 5 s, then 10 s, then a minute."""
+def rounded(seconds: Seconds) -> Seconds:
+    """As exact as a guess is: to 5 s, then to 10 s, then to a minute."""
     unit = next(
         (unit for below, unit in ((120.0, 5.0), (600.0, 10.0), (7200.0, 60.0)) if seconds < below), 300.0
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, tzinfo
 from typing import Final, TextIO
 
 from rich.cells import cell_len
@@ -23,13 +24,25 @@ __all__ = [
     "stamp",
     "stamp_seconds",
     "table",
+    "time_of_day",
     "wrapped",
+    "zone_name",
 ]
 
 
 def nodes_of(count: int, total: int) -> str:
     """`3 nodes` if these are all, else `1 of 3 nodes`."""
     return counted(total, "node") if count == total else f"{count} of {counted(total, 'node')}"
+
+
+def time_of_day(at: float, zone: tzinfo | None = None) -> str:
+    """The time of day where the reader is: `21:38:05`. Without a zone it is that of this machine."""
+    return datetime.fromtimestamp(at, zone).strftime("%H:%M:%S")
+
+
+def zone_name(at: float, zone: tzinfo | None = None) -> str:
+    """The name of that zone then: `CET`."""
+    return datetime.fromtimestamp(at, zone).astimezone(zone).tzname() or ""
 
 
 def setting(value: SettingValue | None) -> str:

@@ -15,7 +15,6 @@ from orchestrator.engine.estimate import (
     least_away,
     predict_node,
     predict_wave,
-    remaining,
     times_of,
     total,
     whole_turns,
@@ -235,21 +234,3 @@ def test_waves_that_overlap_tell_only_their_turns() -> None:
     late = two_waves()
     times = times_of([*late[:4], replace(late[4], event=WaveGaveWay(number=1, copies=1)), *late[5:]])
     assert (set(times.turns), times.beside) == ({ES1, ES2}, ())
-
-
-def test_what_remains_goes_by_the_forecast_and_the_pace() -> None:
-    """Of three waves one is done, in half the time, and the second has had ten seconds."""
-    each = Prediction(low=10.0, likely=60.0, high=90.0)
-    wanted = begun(forecast=Forecast(in_all=each, nodes=dict.fromkeys((ES1, ES2, ES3), 60.0)))
-    simulation = Simulation(cluster(3))
-    state = simulation.begin_as(wanted)
-    assert remaining(state, [], 0.0) == 180.0
-    done = [back(ES2, 25.0), WaveFinished(number=1, seconds=30.0)]
-    second = Wave(number=2, nodes=(ES3,), why="")
-    nodes = state.nodes.changed(replace(state.nodes[ES2], phase=NodePhase.RECOVERED))
-    state = state_with(state, wave=second, wave_since=100.0, nodes=nodes)
-    assert remaining(state, done, 110.0) == 30.0 + 20.0
-    assert remaining(state, done, 400.0) == 30.0, "that of the later waves remains"
-    beside = [WaveGaveWay(number=1, copies=1), *done]
-    assert remaining(state, beside, 110.0) == 60.0 + 50.0, "waves that overlap tell no pace"
-    assert remaining(replace(state, begun=replace(wanted, forecast=None)), done, 110.0) is None

@@ -147,7 +147,8 @@ def test_a_wait_lasts_as_long_as_is_written_here(subtests: pytest.Subtests) -> N
             state, limit = _state(name, phase, fields, of_es2), getattr(limits, name)
             for later, over in ((0.0, None), (LATER, seconds)):
                 assert limit.over(state, _about(name, state), AT + seconds + later) == over
-                shown = limits.nearest(state, AT + seconds + later) == AT + seconds
+                ends = limit.ends if isinstance(limit, limits.Deadline) else None
+                shown = limits.nearest(state, AT + seconds + later) == (AT + seconds, ends)
                 assert shown is (name not in HIDDEN and over is None)
 
 
@@ -213,7 +214,7 @@ def test_which_limit_is_the_nearest() -> None:
     """One that is over is not shown; a run that finishes has none but that of restoring."""
     state = _state("", Phase.DOWN, {}, {"phase": STARTING})
     shown = [limits.nearest(state, AT + passed) for passed in (210.0, 300.0)]
-    assert shown == [AT + 211.0, AT + 211.0 + 307.0]
+    assert shown == [(AT + 211.0, limits.START.ends), (AT + 211.0 + 307.0, limits.JOIN.ends)]
     finishing = _state("TIMEOUT", Phase.FINISHING, {"started": AT, "withheld_since": AT}, {})
     assert limits.nearest(finishing, AT) is None
     assert [f"`{name}`" in limits.in_words(Phase.GATED) for name in ("hold", "gate")] == [True, True]

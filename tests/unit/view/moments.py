@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC
 from functools import cache
 from typing import Final
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Record, WaveFinished
+from orchestrator.model.observation import Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import views
 from orchestrator.simulation.world import World
 from orchestrator.view.model import Screen
-from orchestrator.view.progress import Seen
+from orchestrator.view.progress import NOTHING_SEEN, Seen
+from orchestrator.view.steps import Turns
 from tests.simulation.play import policy
 from tests.simulation.program import Simulation
 from tests.simulation.zones import by_zone
@@ -46,8 +49,8 @@ class Moment:
     @property
     def screen(self) -> Screen:
         """What the live view shows."""
-        events = tuple(record.event for record in self.records)
-        return Screen(self.state, self.decision, now=self.now, seen=self.seen, events=events)
+        turns = Turns(self.records)
+        return Screen(self.state, self.decision, now=self.now, seen=self.seen, turns=turns, zone=UTC)
 
 
 @dataclass(slots=True)
@@ -58,6 +61,7 @@ class _Camera:
     after: int
     taken: dict[str, Moment] = field(default_factory=dict)
     waves: int = 0
+    known: Seen = NOTHING_SEEN  # before the first wave
 
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""
@@ -88,9 +92,9 @@ class _Camera:
     def _seen(self) -> Seen:
         read, now = views.readings(self.simulation.world), self.simulation.world.agenda.now
         assert not isinstance(read.recoveries, Unknown)
-        assert not isinstance(read.health, Unknown)
         moving = tuple(one for one in read.recoveries if not one.done)
-        return Seen(recoveries=moving, recoveries_at=now, health=read.health, health_at=now)
+        seen = Observation(at=now, cluster=read.cluster, health=read.health, recoveries=moving)
+        return self.known.after(seen)
 
     def _picture(self, state: RunState, decision: Decision) -> Moment:
         records = tuple(self.simulation.journal.records)
@@ -107,7 +111,8 @@ def moments(nodes: int) -> dict[str, Moment]:
         world.add_node(f"es{number:0{len(str(nodes))}}", zone="abc"[(number - 1) % 3])
     world.add_index("logs", shards=min(nodes, 12), replicas=1, size=2 << 30)
     simulation = Simulation(world)
-    camera = _Camera(simulation, after=1 if by_zones else nodes // 3)
+    known = NOTHING_SEEN.after(Observation(at=0.0, cluster=views.readings(world).cluster))
+    camera = _Camera(simulation, after=1 if by_zones else nodes // 3, known=known)
     state = simulation.begin((by_zone if by_zones else policy)(reason="kernel update"))
     with suppress(_SeenEnoughError):
         simulation.drive(state, camera, order=Order.CLUSTER_FIRST)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, TextIO
 
 import pytest
@@ -16,39 +17,42 @@ from rich.text import Text
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState, WaveBegun
-from orchestrator.model.action import (
-    Purpose,
-    SettingChange,
-    WriteSettings,
-)
-from orchestrator.model.cluster import NodeName
+from orchestrator.holds import GATES_OPEN
+from orchestrator.model.action import Purpose, SettingChange, StopNode, WriteSettings
+from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
     ActionSent,
     Event,
+    Hold,
+    LeaseLost,
     NodeRecovered,
     Requested,
     SettingChanged,
     StandingDown,
     WaveFinished,
-    WaveGaveWay,
+    WaveStarted,
     node_phase,
     run_phase,
 )
 from orchestrator.model.observation import Level, Observation, Watch
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.policy import Wave
+from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.model.reading import Unknown
+from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
-from orchestrator.view.live import LiveReporter, wants_live
-from orchestrator.view.model import Screen, recovery_of, seconds_left
-from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
+from orchestrator.view.live import LiveReporter, live_console, wants_live
+from orchestrator.view.model import Screen, next_in_words, recovery_of
+from orchestrator.view.panel import panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.reporters import LineReporter
+from orchestrator.view.signs import ASCII, SIGNS, UNICODE, Glyphs
+from orchestrator.view.steps import Turns
 from tests.cli.console import Terminal
 from tests.unit.view import samples
+from tests.unit.view.moments import moments
 
 Views = Callable[[str, Iterator[tuple[str, object]]], None]
 
@@ -85,17 +89,18 @@ def recovering() -> Screen:
         Decision(watch=Watch(until=0.0, for_people="the copies to be back")),
         now=samples.t0 + 120,
         seen=samples.seen_recovering(),
-        events=[*events, *waves],
+        turns=Turns(samples.records([*events, *waves])),
     )
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
-def test_every_line_is_as_wide_as_asked_and_phases_are_whole(glyphs: Glyphs) -> None:
+def test_every_line_is_as_wide_as_asked_and_has_its_step(glyphs: Glyphs) -> None:
     for width in (20, *range(72, 90), 100, 135, 136, 160, 200):
         for screen in (down(), recovering()) if width in {20, 80, 135, 136, 200} else (down(),):
             drawn = picture(screen, width, glyphs=glyphs)
             assert {cell_len(line) for line in drawn.splitlines()} == {width}
-            assert width < 72 or screen != down() or "settled" in drawn, f"{width} columns:\n{drawn}"
+            step = "start" if screen.state.phase is Phase.DOWN else "recover"
+            assert width < 72 or step in drawn, f"{width} columns:\n{drawn}"
 
 
 def beside() -> Screen:
@@ -111,8 +116,13 @@ def lines_of(*events: Event) -> list[str]:
     """What is written without a terminal, and which of the events scroll by in the live view."""
     out = io.StringIO()
     LineReporter(out, lambda: samples.t0).events(samples.records(events))
-    scrolled = [one.record.event.event for one in Feed().lines(samples.records(events)) if not one.in_panel]
-    return [*out.getvalue().splitlines(), f"scroll: {', '.join(scrolled)}"]
+    return [*out.getvalue().splitlines(), *(f"above: {line.sign} {line.text}" for line in above(*events))]
+
+
+def above(*events: Event, kind: Kind = Kind.ELASTICSEARCH) -> list[AboveLine]:
+    """The lines above the panel, if all of these were committed in one step."""
+    records = samples.records(events)
+    return Above(Feed(kind), Turns(records), kind).lines(records)
 
 
 def views() -> Iterator[tuple[str, object]]:
@@ -157,46 +167,22 @@ def test_moments_of_a_run_are_shown_as_agreed(golden_views: Views) -> None:
     golden_views("live.txt", views())
 
 
-def test_with_overlap_the_pace_is_by_the_clock() -> None:
-    state, now = samples.run_state(), samples.t0 + 300.0
-    events = [
-        WaveGaveWay(number=1, copies=2),
-        NodeRecovered(node=NodeName("es1"), seconds=290.0),
-        WaveFinished(number=1, seconds=290.0),
-    ]
-    to_do = sum(node.phase is not NodePhase.RECOVERED for node in state.nodes.values())
-    assert seconds_left(state, events, now=now) == pytest.approx((now - state.process.started) * to_do)
-
-
 def test_every_phase_has_a_picture() -> None:
     for phase in Phase:
         text = picture(Screen(samples.run_state(phase=phase), WAITS, now=samples.t0 + 120), 80)
-        assert phase.value.replace("_", " ") in text
+        assert "1 of 3 nodes" in text
+        assert ("es2 to come up" in text) is (phase is not Phase.ENDED)
     state = replace(samples.run_state(nodes={}, wave=None, settings={}), begun=NOT_BEGUN)
-    assert "Time      0s so far" in picture(Screen(state, None, now=samples.t0), 40, height=10)
+    assert "0s so far" in picture(Screen(state, None, now=samples.t0), 40, height=10)
 
 
 def test_recovery_of_a_fresh_reading_leaves_out_what_was_on_disk() -> None:
     seen = samples.seen_recovering()
     cell = recovery_of(seen, samples.t0 + 120)
     assert cell is not None
-    assert (cell.bytes_done, cell.bytes_total, cell.unassigned) == (3 * 10**9, 12 * 10**9, 31)
+    assert (cell.bytes_done, cell.bytes_total, cell.health) == (3 * 10**9, 12 * 10**9, seen.health)
     assert [one.shard.number for one in cell.moving] == [0, 1, 2]
     assert recovery_of(seen, samples.t0 + 300) is recovery_of(Seen(), samples.t0) is None
-
-
-def test_the_estimate_goes_by_the_pace_then_by_the_plan() -> None:
-    state, now = samples.run_state(), samples.t0 + 120
-    assert seconds_left(state, [], now=now) is None
-    planned = predicted(state)
-    # es3 takes 160 s; es2, in hand for 40 s of its 160, takes 120 s more
-    assert seconds_left(planned, [], now=now) == 280
-    pace: list[Event] = [NodeRecovered(node=NodeName("es1"), seconds=70), WaveFinished(number=1, seconds=80)]
-    # es3 takes 80 s; es2, in hand for 40 s of its 80, takes 40 s more
-    assert seconds_left(state, pace, now=now) == 120
-    assert seconds_left(planned, pace, now=now) == 120
-    assert seconds_left(state, pace, now=now + 1000) == 80
-    assert seconds_left(samples.ended_state(), pace, now=now) is None
 
 
 def test_the_last_reading_that_was_one_is_kept() -> None:
@@ -213,6 +199,8 @@ def test_the_last_reading_that_was_one_is_kept() -> None:
 def test_who_gets_the_live_view() -> None:
     for term, live in (("xterm", True), ("dumb", False), ("", False), ("unknown", False)):
         assert wants_live(Terminal(), {"TERM": term}) is live
+        for ci, shown in (("true", False), ("1", False), ("", live), ("false", live)):
+            assert wants_live(Terminal(), {"TERM": term, "CI": ci}) is shown
     assert wants_live(io.StringIO(), {"TERM": "xterm"}) is False
 
 
@@ -235,7 +223,7 @@ def test_events_scroll_and_the_end_is_written_below() -> None:
         reporter.waiting(samples.run_state(), WAITS)
         assert until(lambda: "es2 to come up" in out.getvalue())
         reporter.finished(samples.ended_state(), Outcome.DONE)
-    assert "es1: back with all its copies after 1m 10s" in out.getvalue()
+    assert "es1  back after 1m 10s" in out.getvalue()
     assert out.getvalue().rstrip().splitlines()[-2].startswith("  3 of 3 nodes restarted")
     assert out.getvalue().count("\x1b[?25l") <= out.getvalue().count("\x1b[?25h")
 
@@ -252,7 +240,7 @@ def test_a_name_cannot_drive_the_terminal() -> None:
     said = out.getvalue()
     assert "\x1b]0;" not in said
     assert "\x9b" not in said
-    assert r"es1\x1b[2J: back" in said
+    assert r"es1\x1b[2J  back" in said
     assert said.count(r"prod\x1b]0;owned\x9b2J") >= 2, "in the picture, and at the end"
     drawn = [line for line in said.splitlines() if "\\x9b2J" in line and "xx" in line]
     assert cell_len(Text.from_ansi(drawn[0]).plain) <= 80, "no line grows over the edge of the terminal"
@@ -264,8 +252,8 @@ def test_it_draws_four_times_a_second_at_most_and_keeps_the_wait() -> None:
         end = time.monotonic() + 0.5
         while time.monotonic() < end:
             reporter.waiting(samples.run_state(), Decision())
-        assert until(lambda: "for es2 to come up" in out.getvalue()), "a decision to read again"
-    assert 1 <= out.getvalue().count("run run-1") <= 4
+        assert until(lambda: "for es2 to start" in out.getvalue()), "a decision to read again"
+    assert 1 <= out.getvalue().count("To restore") <= 4
 
 
 def test_an_exception_leaves_the_terminal_as_it_was() -> None:
@@ -311,3 +299,130 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_the_run() -> None:
             reporter.events(samples.records(samples.examples()))
     assert not written.is_set(), "the end of the run waited for the terminal"
     released.set()
+
+
+def turn(name: NodeName, *, seconds: float = 40.0) -> list[Event]:
+    """The events of a node's turn, a second apart."""
+    phases = [NodePhase.PENDING, NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING]
+    started = run_phase(Phase.DOWN, Phase.REJOINED)
+    joined = node_phase(name, NodePhase.STARTING, NodePhase.REJOINED)
+    back = NodeRecovered(node=name, seconds=seconds, bytes_copied=12 * 10**8)
+    over = node_phase(name, NodePhase.REJOINED, NodePhase.RECOVERED)
+    return [*(node_phase(name, a, b) for a, b in pairwise(phases)), started, joined, back, over]
+
+
+def test_a_node_that_is_back_has_its_steps_in_its_line() -> None:
+    begun = WaveStarted(wave=Wave(number=1, nodes=(NodeName("es2"),)), incarnations={})
+    for kind, recovers in ((Kind.ELASTICSEARCH, "recover"), (Kind.RIAK, "handoff")):
+        (line,) = above(begun, *turn(NodeName("es2")), kind=kind)
+        assert line.text == (
+            f"es2  back after 40s: stop 1s, work 1s, start and join 2s, {recovers} 2s; 1.2 GB copied"
+        )
+        assert (line.sign, line.bad) == ("done", False)
+
+
+def test_a_burst_is_one_line() -> None:
+    names = [NodeName(f"es{number}") for number in range(1, 6)]
+    stops = [node_phase(name, NodePhase.STOPPING, NodePhase.STOPPED, why=f"of {name}") for name in names]
+    back = [NodeRecovered(node=name, seconds=40.0 + place) for place, name in enumerate(names)]
+    hooks = [ActionSent(action=replace(samples.hook, node=name)) for name in names]
+    for zone, where in ((Zone("b"), "zone b: "), (None, "wave 3: ")):
+        begun = WaveStarted(wave=Wave(number=3, nodes=tuple(names), zone=zone), incarnations={})
+        lines = [line.text for line in above(begun, *stops, *back, *hooks)]
+        assert lines[:2] == [f"{where}5 stopped", f"{where}5 back after 40s to 44s, the slowest is es5"]
+        assert lines[2].startswith(f"{where}es1, es2, es3 and 2 more: run hook ")
+        assert len(lines) == 3
+        few = above(begun, *stops[:3], *back[:3], *hooks[:3])
+        assert len(few) == 6, "three nodes have a line each; their stops are in the panel"
+
+
+def test_a_failure_is_bold_and_nothing_of_it_is_grouped() -> None:
+    failed = [
+        ActionFailed(action=StopNode(node=name), reason=f"no route to {name}", in_doubt=False)
+        for name in samples.ES
+    ]
+    lines = above(*failed, LeaseLost(reason="x"))
+    assert all(line.bad and line.sign == "failed" for line in lines)
+
+
+@pytest.mark.parametrize("moment", ["down", "recovering", "held"])
+def test_colour_is_on_signs_alone(moment: str) -> None:
+    """The text has the terminal's own colour; what is bad is bold."""
+    signs = {sign for two in SIGNS.values() for sign in two[:2]} | {" "}
+    out = Console(width=120, color_system="256", force_terminal=True, file=io.StringIO())
+    failed = StandingDown(reason="es2 did not start", outcome=Outcome.FAILED)
+    ends = Screen(samples.run_state(standing_down=failed), WAITS, now=samples.t0)
+    for screen in (moments(30)[moment].screen, ends):
+        found = [part for line in out.render_lines(panel(screen, 119)) for part in line]
+        assert any(part.style and part.style.color for part in found)
+        for part in found:
+            colour = part.style.color if part.style is not None else None
+            assert colour is None or colour.is_default or set(part.text) <= signs, part
+
+
+def test_a_terminal_of_sixteen_colours_gets_none() -> None:
+    for term, no_colour in (("xterm-256color", False), ("linux", True)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TERM", term)
+            patch.delenv("COLORTERM", raising=False)
+            assert live_console(io.StringIO(), {"TERM": term}).no_color is no_colour
+
+
+def test_a_hold_says_what_it_waits_for_and_what_ends_it() -> None:
+    hold = Hold(
+        predicate="no_running_snapshot", subject="snapshot r/nightly", evidence="is running, 61% done"
+    )
+    shards = Hold(predicate="no_worse_than_baseline", subject="[logs][0]", evidence="2 copies away", count=7)
+    gate = Hold(predicate=GATES_OPEN, subject="queue", evidence="9 messages")
+    state = samples.held_state(holds=(hold, shards, gate), gates_closed_since=samples.t0 + 110)
+    shown = picture(Screen(state, None, now=samples.t0 + 160), 80)
+    rows = [" ".join(line.strip("│ ").split()) for line in shown.splitlines()]
+    assert rows[3:8] == [
+        "HELD 1m 0s snapshot r/nightly is running, 61% done",
+        "[logs][0] and 6 more: 2 copies away",
+        "gate queue is closed: 9 messages",
+        "the run ends with code 3 if this lasts 59m 0s more",
+        "Next es2, then 1 more node",
+    ]
+    assert rows[-4:-1] == [
+        "More orchestrate explain no_running_snapshot",
+        "orchestrate explain no_worse_than_baseline",
+        "orchestrate explain gates_open",
+    ]
+    small = picture(Screen(state, None, now=samples.t0 + 160), 60, height=20)
+    assert "and 2 more holds" in small
+
+
+def test_the_last_nodes_of_a_large_wave_are_named() -> None:
+    names = [NodeName(f"es{number:02}") for number in range(1, 31)]
+    phases = dict.fromkeys(names, NodePhase.REJOINED) | dict.fromkeys(names[:2], NodePhase.STARTING)
+    wave = Wave(number=1, nodes=tuple(names), zone=Zone("b"))
+    state = samples.run_state(nodes=samples.nodes_in(phases), wave=wave)
+    shown = picture(Screen(state, WAITS, now=samples.t0 + 190), 80, height=24)
+    assert "zone b      ▶ 2 start   ▶ 28 recover   1m 50s so far" in shown
+    assert "Slowest     es01, es02: start for 1m 30s" in shown
+
+
+def test_what_comes_next() -> None:
+    a, b, c = samples.ES
+    pending = samples.nodes_in(dict.fromkeys(samples.ES, NodePhase.PENDING))
+    seen, done, left = Seen(master=c), samples.RECOVERED, samples.PENDING
+    for changes, planned, words in [
+        ({}, (), "es1, then 2 more nodes"),
+        ({}, ((a, b), (c,)), "es1, es2, then 1 more node"),
+        (
+            {"nodes": samples.nodes_in({a: done, b: done, c: left})},
+            (),
+            "es3, the elected master, last",
+        ),
+        ({"request": Request.PAUSE}, (), "a pause, as requested"),
+        (
+            {"nodes": samples.nodes_in({a: done})},
+            (),
+            "restore the settings, then end",
+        ),
+        ({"phase": Phase.STANDING_DOWN}, (), ""),
+    ]:
+        state = samples.run_state(**{"nodes": pending, "wave": None, **changes})
+        state = replace(state, begun=replace(state.begun, planned=planned))
+        assert next_in_words(Screen(state, None, now=samples.t0, seen=seen)) == words

@@ -20,10 +20,11 @@ from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.merge_summary import recovers_by_operations
 from orchestrator.view.model import Screen
-from orchestrator.view.panel import ASCII, panel
+from orchestrator.view.panel import panel
 from orchestrator.view.phrases import awaited
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.progress import half_done, left_to_do
+from orchestrator.view.signs import ASCII
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
 from tests.states import state_with
@@ -161,7 +162,7 @@ def test_a_restart_says_nothing_of_merges() -> None:
 def test_the_limit_of_merges_begins_with_the_first() -> None:
     """The plan does not know how long merges take."""
     assert nearest(state_after(), T0) is None
-    assert nearest(MIDDLE, T0 + 60) == T0 + 5 + 8 * 3600
+    assert nearest(MIDDLE, T0 + 60) == (T0 + 5 + 8 * 3600, Outcome.FAILED)
     assert Screen(MIDDLE, None, now=T0 + 65).left is None
 
 

@@ -164,7 +164,7 @@ def canaries() -> Iterator[tuple[str, object]]:
         state = replace(samples.run_state(nodes=nodes, wave=None, paused=paused), begun=run)
         out = io.StringIO()
         Console(file=out, width=80).print(panel(Screen(state, None, now=T0), 80))
-        (done,) = (line for line in out.getvalue().splitlines() if " Done " in line)
+        done = out.getvalue().splitlines()[1]
         (line,) = (line for line in _status(state).splitlines() if line.startswith("  nodes: "))
         yield what, [done, nodes_in_words(run, paused=paused), line, sentence(run)]
     plan = samples.plan(waves=samples.plan().waves[:1], nodes_selected=3, pauses=True)

@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,19 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.model.policy import Kind
+from orchestrator.view.above import Above
 from orchestrator.view.feed import Feed
-from orchestrator.view.live import live_console, tone
-from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
-from orchestrator.view.text import clock_time
+from orchestrator.view.live import live_console
+from orchestrator.view.panel import panel
+from orchestrator.view.signs import ASCII, UNICODE, Glyphs
+from orchestrator.view.steps import Turns
+from orchestrator.view.text import time_of_day
 from tests.unit.view.moments import NAMES, Moment, moments
 
 Golden = Callable[[str, str], None]
 
-SIZES = ((80, 24), (120, 30), (200, 50))
+SIZES = ((60, 20), (80, 24), (120, 40), (200, 50))
 COUNTS = (3, 30, 300)
 PICTURE = Path(__file__).parents[3] / "docs" / "images" / "restart.svg"
 
@@ -54,9 +59,26 @@ def test_pictures_of_a_lived_run(nodes: int, width: int, height: int, golden: Go
         assert "\x1b[" in coloured
         assert Text.from_ansi(coloured).plain.split() == text.split(), "colour alone says nothing"
         assert _drawn(seen[name], width, height, colour=False, glyphs=ASCII).isascii()
-        counts = next(line for line in lines if "Nodes" in line).split()
-        added = sum(int(word) for word in counts if word.isdecimal())
-        assert added == nodes or width > 120, "wider ones have other numbers beside the counts"
+        assert lines[1].lstrip("│ ").startswith(f"{moment_of(nodes, name)} of {nodes} nodes"), "it is first"
+        assert sum(text.count(sign) for sign in "✓▶·") > nodes or nodes < FEW or width < 80, "a sign a node"
+
+
+FEW = 12
+"""Up to so many nodes there is no sign for each."""
+
+
+def moment_of(nodes: int, name: str) -> int:
+    """How many nodes are done then."""
+    return moments(nodes)[name].state.recovered
+
+
+@pytest.mark.parametrize("nodes", COUNTS)
+def test_no_line_breaks_inside_a_word(nodes: int) -> None:
+    """What is on two lines of a narrow terminal is on one of a wide one, and its words are the same."""
+    for name, moment in moments(nodes).items():
+        wide = set(_drawn(moment, 130, 20, colour=False).split())
+        words = [word for word in _drawn(moment, 60, 20, colour=False).split() if word.isalpha()]
+        assert set(words) - wide <= {"Nodes"}, name
 
 
 def test_pictures_on_a_narrow_terminal(golden: Golden) -> None:
@@ -70,12 +92,14 @@ def test_the_picture_of_the_documentation_is_of_today() -> None:
     console = Console(
         record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
-    drawn = panel(moment.screen, width - 1, height=height)
-    room = height - len(console.render_lines(drawn)) - 1
-    for line in [one for one in Feed().lines(moment.records) if not one.in_panel][-room:]:
-        words = (f"{clock_time(line.record.at)} ", "dim"), (line.text, tone(line.record.event))
-        console.print(Text.assemble(*words, no_wrap=True, overflow="ellipsis"))
-    console.print(drawn)
+    turns, signs = Turns(moment.records), UNICODE
+    above = Above(Feed(), turns, Kind.ELASTICSEARCH)
+    for record in moment.records:
+        for line in above.lines([record]):
+            sign = signs.sign(line.sign) if line.sign else " "
+            words = f"{time_of_day(line.at, UTC)} ", sign, " ", (line.text, "bold" if line.bad else "")
+            console.print(Text.assemble(*words, no_wrap=True, overflow="ellipsis"))
+    console.print(panel(moment.screen, width - 1, height=height))
     svg = console.export_svg(title="orchestrate restart --cluster prod")
     svg = re.sub(r',\s*url\("https://[^"]*"\) format\("[^"]*"\)', "", svg)  # no font of another host
     if os.environ.get("ORCHESTRATE_REWRITE_GOLDEN"):
@@ -88,4 +112,4 @@ def test_no_color_loses_no_word() -> None:
     console = live_console(out, {"NO_COLOR": "1", "TERM": "xterm-256color"})
     console.print(panel(moments(3)["down"].screen, 79, height=24))
     assert "\x1b" not in out.getvalue()
-    assert "starting" in out.getvalue()
+    assert "start" in out.getvalue()

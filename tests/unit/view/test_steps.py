@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC
 from functools import cache
 
 import pytest
@@ -200,7 +201,7 @@ def test_the_time_left_in_words() -> None:
         ((1.0, 2.0, 3.0), "about 5s left (08:00)"),
         ((3600.0, 4000.0, 9000.0), "1h 0m to 2h 30m left (09:06)"),
     ]:
-        assert left_in_words(Prediction(low=low, likely=likely, high=high), now) == words
+        assert left_in_words(Prediction(low=low, likely=likely, high=high), now, UTC) == words
 
 
 def test_every_phase_has_a_step_in_words() -> None:
