@@ -50,7 +50,6 @@ WIDE = 136
 """From this width on there are two columns: the nodes, and what is waited for and comes next."""
 
 _LABEL = 11
-_LEAST_BAR = 10
 _SIGN = {StepState.OVER: "done", StepState.NOW: "now", StepState.TO_COME: "to come"}
 _AT_REST = {NodePhase.RECOVERED: "done", NodePhase.FAILED: "failed", NodePhase.SKIPPED: "skipped"}
 
@@ -104,7 +103,6 @@ def panel(
     nodes = [
         *_progress(screen, left, glyphs),
         *_merges(screen, left, room, glyphs),
-        *([Text()] if room is not _SMALL else []),
         *_nodes(screen, left, room, glyphs),
     ]
     rest = _rows([*_waiting(screen, room), *_cluster(screen, room, glyphs), *_coming(screen, room)])
@@ -173,7 +171,7 @@ def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[RenderableType
     done = f"{state.recovered} of {counted(until, 'node')}"
     if until < total:
         done += f", then a pause before {total - until} more"
-    return _bar(done, screen.share, _time_left(screen), width, glyphs)
+    return _bar(f"{done}   {_time_left(screen)}".rstrip(), screen.share, width, glyphs)
 
 
 def _time_left(screen: Screen) -> str:
@@ -185,17 +183,14 @@ def _time_left(screen: Screen) -> str:
     return left_in_words(left, screen.now, screen.zone)
 
 
-def _bar(before: str, share: float, after: str, width: int, glyphs: Glyphs) -> list[RenderableType]:
-    """A bar between two texts, readable without colour, full only when all is done; two lines if need be."""
-    beside = cell_len(before) + 2 + (cell_len(after) + 2 if after else 0)
-    one_line_fits = width - beside >= _LEAST_BAR
-    room = max(4, width - (beside if one_line_fits else 0))
-    halves = int(min(1.0, max(0.0, share)) * 2 * room)
-    full, half = divmod(halves, 2)
-    bar = (glyphs.sign("bar", full), glyphs.sign("half", half), glyphs.sign("rest", room - full - half))
-    if one_line_fits:
-        return [Text.assemble(before, "  ", *bar, f"  {after}" if after else "")]
-    return [Text(f"{before}  {after}".rstrip()), Text.assemble(*bar)]
+def _bar(words: str, share: float, width: int, glyphs: Glyphs) -> list[RenderableType]:
+    """A text over a bar, which is readable without colour and full only when all is done.
+
+    The bar has a line of its own: so it has enough columns to be seen moving.
+    """
+    full, half = divmod(int(min(1.0, max(0.0, share)) * 2 * width), 2)
+    bar = (glyphs.sign("bar", full), glyphs.sign("half", half), glyphs.sign("rest", width - full - half))
+    return [Text(words), Text.assemble(*bar)]
 
 
 def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[RenderableType]:
@@ -205,14 +200,14 @@ def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[Ren
         return []
     total, done = sum(one.target.bytes for one in due), sum(one.target.bytes for one in due if one.ended)
     first, *others = (part for part in merges_in_words(state).split("; ") if not part.startswith("running"))
-    amount = f"{size(done)} of {size(total)}"
     rows: list[_Row] = []
     for one in [one for one in state.merging.in_progress if one.begun is not None][: max(1, room.moving)]:
         target, took = one.target, duration(screen.since(one.begun or 0.0))
         segments = f"from {counted(target.segments, 'segment')} a copy, {size(target.bytes)}, {took} so far"
         rows.append(("Merge", _cut(Text(f"{target.index}: {segments}"), glyphs)))
     rows += [("", Text("; ".join(others)))] if others else []
-    return [*_bar(first, done / total if total else 0.0, amount, width, glyphs), _rows(rows)]
+    words = f"{first}   {size(done)} of {size(total)}"
+    return [*_bar(words, done / total if total else 0.0, width, glyphs), _rows(rows)]
 
 
 # The nodes ------------------------------------

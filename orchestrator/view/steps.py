@@ -146,9 +146,8 @@ class Turns:
             for name in self._wave:
                 self._begin(name, DISABLE, at)
         elif phase == Phase.REJOINED.value:
-            for name in self._wave:
-                if self.begun.get(name, ((None, 0.0),))[-1][0] == START:
-                    self._begin(name, JOIN, at)
+            for name in [name for name, begun in self.begun.items() if begun[-1][0] == START]:
+                self._begin(name, JOIN, at)
 
     def _node_enters(self, name: NodeName, phase: NodePhase, at: Instant) -> None:
         match phase:
@@ -365,18 +364,28 @@ _WITHOUT: Final[Seconds] = PUBLISHED.node.likely
 def _share_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant, seconds: Seconds) -> float:
     """How much of its turn, which takes so many seconds, a node has had."""
     usual = turns.expected(seconds, works=has_work(node))
+    step, elapsed = _step_so_far(state, node, turns, now)
+    before = sum(usual[earlier] for earlier in _ORDER[: _ORDER.index(step)])
+    here = usual[START] + usual[JOIN] if step == START else usual[step]
+    return (before + here * _within(elapsed / here)) / sum(usual.values())
+
+
+def _step_so_far(state: RunState, node: NodeProgress, turns: Turns, now: Instant) -> tuple[str, Seconds]:
+    """The step of a node and how long it has been in it. START has JOIN in it.
+
+    Some services run at once and join late, others run only once they are about to join.
+    """
     step = current_step(state, node)
-    before, since = 0.0, None
     if step is None and state.phase is Phase.DOWN:
-        step, since = STOP, now
-    elif step is None or step in (CHECK, DISABLE):
-        step, since = step or CHECK, state.in_phase.since
+        return STOP, 0.0
+    if step in (None, CHECK, DISABLE):
         held = _held_since(state)
-        now = now if held is None else min(now, held)
-    elapsed = max(0.0, now - since) if since is not None else in_step(state, node, turns, now)
-    for earlier in _ORDER[: _ORDER.index(step)]:
-        before += usual[earlier]
-    return (before + usual[step] * _within(elapsed / usual[step])) / sum(usual.values())
+        until = now if held is None else min(now, held)
+        return step or CHECK, max(0.0, until - state.in_phase.since)
+    if step != JOIN:
+        return step, in_step(state, node, turns, now)
+    begun = [since for name, since in turns.begun.get(node.name, ()) if name == START]
+    return START, max(0.0, now - begun[-1]) if begun else in_step(state, node, turns, now)
 
 
 def _within(times: float) -> float:
