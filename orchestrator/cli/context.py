@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -49,6 +50,11 @@ class Context:
     err: TextIO  # stream of warnings and errors
     # the first signal that the command received, over all its connections
     heard: Heard = field(default_factory=Heard, compare=False)
+
+    @property
+    def columns(self) -> int | None:
+        """The width of the terminal for results; None where they go elsewhere, and lines are not wrapped."""
+        return shutil.get_terminal_size().columns if self.out.isatty() else None
 
     def warn(self, message: str) -> None:
         """Print a warning that does not stop the command; never on standard output."""

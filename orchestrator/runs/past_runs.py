@@ -29,7 +29,7 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.runs.comparison import differences, leaves
 from orchestrator.runs.connection import ClusterPorts, Connection
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import provably_gone
+from orchestrator.runtime.identity import provably_alive, provably_gone
 from orchestrator.runtime.store import FINISHED, OWING, RunEntry, StateMissing, StateStore
 from orchestrator.stores.elasticsearch.credentials import AGAIN_SECONDS
 from orchestrator.untrusted import visible
@@ -116,6 +116,11 @@ def state_in_words(entry: RunEntry) -> str:
     if entry.unwritten:
         return "its last events could not be written"
     return entry.outcome.value if entry.outcome else "under way or killed"
+
+
+def is_alive(entry: RunEntry) -> bool | None:
+    """Whether the process of a run that has not ended lives; None if that is not known."""
+    return False if provably_gone(entry.process) else (provably_alive(entry.process) or None)
 
 
 def leave_request(

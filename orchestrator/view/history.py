@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from statistics import median
 from typing import Final
 
+from rich.cells import cell_len
+
 from orchestrator.engine.estimate import last_of_run, seconds_of, whole_turns
+from orchestrator.engine.fold import replay
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
@@ -16,13 +20,34 @@ from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import IndexMerged
 from orchestrator.untrusted import one_line, visible
-from orchestrator.view.phrases import prediction_object
-from orchestrator.view.text import counted, duration, listed, stamp, stamp_seconds, table
+from orchestrator.view.left_behind import unrestored_in_words
+from orchestrator.view.phrases import OUTCOMES, prediction_object
+from orchestrator.view.text import (
+    counted,
+    day_and_minute,
+    duration,
+    listed,
+    stamp,
+    table,
+    wrapped,
+    zone_name,
+)
 
 NO_RUNS: Final = "No runs yet."
 """What is shown where no run has begun: no error."""
 _COLUMNS = 6
 """Maximum of runs side by side in the table of nodes."""
+
+_MOST_NODES = 12
+"""More nodes than these are shown as signs."""
+_NAMED = 3
+_SLOW = 1.5
+"""A node is slow if it took so many times the median of its run."""
+SLOW_SIGN, TIMED_SIGN, OTHER_SIGN = "!", "✓", "·"
+_USUAL_WIDTH = 80
+_DAY_COLUMNS = 13
+"""Those of a time `11-28 21:38` and of the gap before it."""
+_INDENT = "  "
 
 _NOTABLE = 0.05
 """A change of less than a twentieth is no trend."""
@@ -51,6 +76,8 @@ class RunInHistory:
     target: str | None = None  # the version of an upgrade; None for a restart
     unwritten: bool = False  # whether its last events could not be written, so that its outcome is unknown
     reboot: bool = False  # whether it rebooted every host
+    alive: bool | None = None  # whether its process runs; None if that is not known
+    left: str = ""  # the changes that nobody has restored, in words; empty for a run under way
     canary: bool = False  # whether its prediction ends at a pause (`--pause-after`), before its last nodes
 
     @property
@@ -70,7 +97,11 @@ class RunInHistory:
 
 
 def past_run(
-    records: Sequence[Record], outcome: Outcome | None = None, *, unwritten: bool = False
+    records: Sequence[Record],
+    outcome: Outcome | None = None,
+    *,
+    unwritten: bool = False,
+    alive: bool | None = None,
 ) -> RunInHistory | None:
     """A summary of a run's journal; None if the run never began.
 
@@ -78,6 +109,7 @@ def past_run(
         records: the journal.
         outcome: outcome of a run without an end in its journal, since another run restored its settings.
         unwritten: whether its last events could not be written.
+        alive: whether its process runs; None if that is not known.
     """
     begun = next((one for one in records if isinstance(one.event, RunStarted)), None)
     if begun is None or not isinstance(begun.event, RunStarted):
@@ -85,6 +117,8 @@ def past_run(
     last = last_of_run(records).event
     ended = last if isinstance(last, RunFinished) else None
     forecast = begun.event.forecast
+    how = ended.outcome if ended else outcome
+    unrestored = how is Outcome.NOT_RESTORED if how else alive is False and not unwritten
     return RunInHistory(
         run=begun.run,
         cluster=begun.event.cluster,
@@ -93,8 +127,10 @@ def past_run(
         started=begun.at,
         seconds=seconds_of(records),
         predicted=None if forecast is None or begun.event.indices else forecast.in_all,
-        outcome=ended.outcome if ended else outcome,
+        outcome=how,
         unwritten=unwritten,
+        alive=alive,
+        left=unrestored_in_words(replay(begun.run, records)) if unrestored else "",
         exit_code=ended.exit_code if ended else None,
         selected=len(begun.event.nodes),
         restarted=len({one.event.node for one in records if isinstance(one.event, NodeRecovered)}),
@@ -124,6 +160,7 @@ def history_object(runs: Sequence[RunInHistory]) -> list[dict[str, object]]:
             "outcome": one.outcome.value if one.outcome else None,
             "exit_code": one.exit_code,
             **({"unwritten": True} if one.unwritten else {}),
+            **({"not_restored": one.left} if one.left else {}),
             "nodes_selected": one.selected,
             "nodes_restarted": one.restarted,
             "seconds_a_node": None if one.a_node is None else round(one.a_node, 3),
@@ -140,47 +177,81 @@ def history_object(runs: Sequence[RunInHistory]) -> list[dict[str, object]]:
     ]
 
 
-def history_text(runs: Sequence[RunInHistory]) -> str:
-    """Past runs as tables, a section per cluster, the oldest run first."""
+def history_text(
+    runs: Sequence[RunInHistory], *, width: int | None = None, zone: tzinfo | None = None
+) -> str:
+    """Past runs as tables, a section per cluster, the oldest run first.
+
+    Args:
+        runs: of all clusters.
+        width: of the terminal; None where lines are not broken.
+        zone: the time zone of the reader; None for that of this machine.
+    """
     if not runs:
         return f"{NO_RUNS}\n"
     sections = []
     for cluster in sorted({one.cluster for one in runs}):
         own = [one for one in runs if one.cluster == cluster]
-        parts = [cluster, *_runs(own), "", *_unknown(own), *_per_node(own), *trend(own)]
-        sections.append("\n".join(map(visible, parts)))
+        times = f"{cluster}, times in {zone_name(own[-1].started, zone)}"
+        parts = [times, "", *_runs(own, width, zone), "", *_unknown(own), *_per_node(own, width, zone)]
+        parts += [line for said in trend(own) for line in wrapped(said, width)]
+        sections.append("\n".join(map(visible, parts)).rstrip())
     return "\n\n".join(sections) + "\n"
 
 
-def _runs(runs: Sequence[RunInHistory]) -> list[str]:
+def _runs(runs: Sequence[RunInHistory], width: int | None, zone: tzinfo | None) -> list[str]:
+    """A row for each run, with fewer columns on a narrow terminal: the id of a run has its date."""
     rows = [
-        (
-            one.run,
-            stamp_seconds(one.started),
-            one.version,
-            one.strategy,
-            f"{one.restarted}/{one.selected}",
-            duration(one.a_node) if one.a_node is not None else "-",
-            duration(one.seconds),
-            _predicted(one),
-            one.outcome.value if one.outcome else "unknown" if one.unwritten else "unfinished",
-            one_line("; ".join(part for part in (_upgrade(one), _merges(one), one.reason) if part), 60),
-        )
+        {
+            "RUN": one.run,
+            "BEGAN": day_and_minute(one.started, zone),
+            "VERSION": one.version,
+            "STRATEGY": one.strategy,
+            "NODES": f"{one.restarted}/{one.selected}",
+            "A NODE": duration(one.a_node) if one.a_node is not None else "-",
+            "TOOK": duration(one.seconds),
+            "PREDICTED": _predicted(one),
+            "OUTCOME": outcome_in_words(one),
+            "REASON": one_line(
+                "; ".join(part for part in (_upgrade(one), _merges(one), one.reason) if part), 60
+            ),
+        }
         for one in runs
     ]
-    head = (
-        "RUN",
-        "BEGAN",
-        "VERSION",
-        "STRATEGY",
-        "NODES",
-        "NODE (MEDIAN)",
-        "IN ALL",
-        "PREDICTED",
-        "OUTCOME",
-        "REASON",
-    )
-    return table(head, rows, numbers=(4, 5, 6, 7))
+    shown, drop = list(rows[0]), list(_DROPPED)
+    while width is not None and drop and _least_width(shown, rows) > width:
+        shown.remove(drop.pop(0))
+    numbers = [place for place, name in enumerate(shown) if name in _NUMBERS]
+    cells = [[row[name] for name in shown] for row in rows]
+    return table(shown, cells, numbers=numbers, width=width)
+
+
+_NUMBERS: Final = frozenset({"NODES", "A NODE", "TOOK", "PREDICTED"})
+_DROPPED: Final = ("PREDICTED", "STRATEGY", "VERSION", "A NODE", "REASON", "BEGAN", "TOOK")
+"""Columns that a narrow terminal does not show, the first of them first."""
+_REASON_COLUMNS: Final = 24
+"""The reason is wrapped where it is wider than this."""
+
+
+def _least_width(shown: Sequence[str], rows: Sequence[Mapping[str, str]]) -> int:
+    widths = [max(cell_len(visible(text)) for text in (name, *(row[name] for row in rows))) for name in shown]
+    last = min(widths[-1], _REASON_COLUMNS) if shown[-1] == "REASON" else widths[-1]
+    return sum(width + 2 for width in widths[:-1]) + last
+
+
+def outcome_in_words(one: RunInHistory) -> str:
+    """How a run ended: `done`, `NOT RESTORED: 5 settings, es2`, or that it is under way."""
+    if one.outcome is None and one.unwritten:
+        return "unknown"
+    if one.outcome is None and one.alive is None:
+        return "under way or killed"
+    if one.outcome is None and one.alive:
+        return "under way"
+    if one.outcome in (None, Outcome.NOT_RESTORED) and one.left:
+        return f"NOT RESTORED: {one.left}"
+    if one.outcome is None:
+        return "killed, nothing to restore"
+    return OUTCOMES[one.outcome].partition(":")[0].partition(";")[0]
 
 
 def _unknown(runs: Sequence[RunInHistory]) -> list[str]:
@@ -210,12 +281,22 @@ def _merges(one: RunInHistory) -> str:
     return f"{one.merged} of {counted(one.to_merge, 'index', 'indices')} merged"
 
 
-def _per_node(runs: Sequence[RunInHistory]) -> list[str]:
-    """Each node's time in the last runs, the latest to the right."""
+def _per_node(runs: Sequence[RunInHistory], width: int | None, zone: tzinfo | None) -> list[str]:
+    """Each node's time in the last runs, the latest to the right. Many nodes are signs, run by run."""
     last = [one for one in runs if one.node_seconds][-_COLUMNS:]
     names = sorted({name for one in last for name in one.node_seconds})
+    if len(names) > _MOST_NODES:
+        return [*_signs(last, names, width), ""]
     if not names:
         return []
+    days = [day_and_minute(one.started, zone) for one in last]
+    days = (
+        [day[:10] for day in days] if len({day[:10] for day in days}) == len(days) else [d[5:] for d in days]
+    )
+    while (
+        width is not None and len(days) > 1 and max(map(len, names)) + sum(len(d) + 2 for d in days) > width
+    ):
+        last, days = last[1:], days[1:]
     rows = [
         (
             name,
@@ -223,10 +304,27 @@ def _per_node(runs: Sequence[RunInHistory]) -> list[str]:
         )
         for name in names
     ]
-    days = [stamp_seconds(one.started)[:10] for one in last]
-    minutes = [stamp_seconds(one.started)[5:16].replace("T", " ") for one in last]
-    head = ("NODE", *(days if len(set(days)) == len(days) else minutes))
+    head = ("NODE", *days)
     return [*table(head, rows, numbers=range(1, len(head))), ""]
+
+
+def _signs(runs: Sequence[RunInHistory], names: Sequence[NodeName], width: int | None) -> list[str]:
+    """A sign for each node in the last runs, and the slowest by name."""
+    across = (width or _USUAL_WIDTH) - len(_INDENT)
+    key = f"{SLOW_SIGN} slow, {TIMED_SIGN} as others, {OTHER_SIGN} not timed"
+    lines = wrapped(f"{counted(len(names), 'node')} in the order of their names: {key}", width)
+    for one in runs:
+        usual = one.a_node or 0.0
+        slow = {name for name, took in one.node_seconds.items() if took > _SLOW * usual}
+        signs = "".join(
+            SLOW_SIGN if name in slow else TIMED_SIGN if name in one.node_seconds else OTHER_SIGN
+            for name in names
+        )
+        longest = sorted(one.node_seconds, key=lambda name: -one.node_seconds[name])[:_NAMED]
+        said = ", ".join(f"{name} {duration(one.node_seconds[name])}" for name in longest)
+        lines += wrapped(f"{one.run}  slowest: {said}", width)
+        lines += [_INDENT + signs[at : at + across] for at in range(0, len(signs), across)]
+    return lines
 
 
 def trend(runs: Sequence[RunInHistory]) -> list[str]:

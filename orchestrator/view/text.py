@@ -15,6 +15,7 @@ from orchestrator.untrusted import visible
 __all__ = [
     "clock_time",
     "counted",
+    "day_and_minute",
     "duration",
     "listed",
     "nodes_of",
@@ -38,6 +39,11 @@ def nodes_of(count: int, total: int) -> str:
 def time_of_day(at: float, zone: tzinfo | None = None) -> str:
     """The time of day where the reader is: `21:38:05`. Without a zone it is that of this machine."""
     return datetime.fromtimestamp(at, zone).strftime("%H:%M:%S")
+
+
+def day_and_minute(at: float, zone: tzinfo | None = None) -> str:
+    """The same with the date: `2026-11-28 21:38`."""
+    return datetime.fromtimestamp(at, zone).strftime("%Y-%m-%d %H:%M")
 
 
 def zone_name(at: float, zone: tzinfo | None = None) -> str:

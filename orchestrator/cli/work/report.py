@@ -20,7 +20,7 @@ from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.redact import Redactor, cleaned
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.past_runs import Wanted, find_run, histories
+from orchestrator.runs.past_runs import Wanted, find_run, histories, is_alive
 from orchestrator.runs.report import clean_for, facts_of_run, page_of, write_page
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive
@@ -41,7 +41,7 @@ def show_report(
     """
     context = context_of(output.of_messages)
     if run is None and cluster is None and none_yet(context, state):
-        return _no_runs(context, output, {})
+        return _no_runs(context, output)
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         newest = store.runs(cluster=name, limit=1) if run is None else ()
@@ -75,14 +75,14 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
     """
     context = context_of(output.of_messages)
     if cluster is None and none_yet(context, state):
-        return _no_runs(context, output, {"runs": 0})
+        return _no_runs(context, output)
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         past = histories(store, cluster=name)
         runs = [
             found
             for entry, records in past
-            if (found := past_run(records, entry.outcome, unwritten=entry.unwritten))
+            if (found := past_run(records, entry.outcome, unwritten=entry.unwritten, alive=is_alive(entry)))
         ]
         if not runs:
             find_run(store, Wanted.SHOW, cluster=name)  # none to show is an error, as for `status`
@@ -99,14 +99,14 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
     elif output is Tabular.CSV:
         _say_csv(_rows(history_object(runs)), context)
     elif html is None:
-        context.say(*history_text(runs).splitlines())
+        context.say(*history_text(runs, width=context.columns).splitlines())
     return int(context.end(ExitCode.DONE, runs=len(runs)))
 
 
-def _no_runs(context: Context, output: Tabular, more: Mapping[str, Any]) -> int:
+def _no_runs(context: Context, output: Tabular) -> int:
     if output is Tabular.TEXT:
         context.say(NO_RUNS)
-    return int(context.end(ExitCode.DONE, **more))
+    return int(context.end(ExitCode.DONE, runs=0))
 
 
 def redactor(context: Context, store: StateStore, records: Iterable[Record], cluster: str | None) -> Redactor:

@@ -21,10 +21,11 @@ from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor, cleaned
+from orchestrator.runs.past_runs import is_alive
 from orchestrator.runs.report import clean_for, facts_of_run
 from orchestrator.runs.surroundings import last_success
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import provably_alive, provably_gone
+from orchestrator.runtime.identity import provably_gone
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.serve.board import METRICS, Board, Look, Shown
 from orchestrator.view.history import RunInHistory, history_object, past_run
@@ -196,7 +197,7 @@ class Looks:
         live = entry.outcome is None and not gone
         key = (len(followed.records), entry, gone, now // _STEP if live else None)
         if followed.shown is None or followed.key != key:
-            followed.key, followed.shown = key, _shown(entry, followed, now=now, live=live, gone=gone)
+            followed.key, followed.shown = key, _shown(entry, followed, now=now, live=live)
         return followed.shown
 
     def _list(self, store: StateStore, entries: Sequence[RunEntry]) -> Shown:
@@ -225,12 +226,13 @@ class Looks:
         if entry in self._past:
             return self._past[entry]
         try:
-            return past_run(store.replay(entry.run), entry.outcome, unwritten=entry.unwritten)
+            records, gone = store.replay(entry.run), entry.outcome is None
+            return past_run(records, entry.outcome, unwritten=entry.unwritten, alive=not gone)
         except JournalError as error:
             return str(error)
 
 
-def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool, gone: bool) -> Shown:
+def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool) -> Shown:
     """The page of a run, of what was read of its journal."""
     outcome, records = entry.outcome.value if entry.outcome else None, followed.records
     redact, shown_until = followed.redact, now if live else None
@@ -240,7 +242,7 @@ def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool, gone
         state,
         records,
         now=now if live else records[-1].at,
-        alive=False if gone else (provably_alive(entry.process) or None),
+        alive=is_alive(entry),
         restored=entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED,
     )
     said = cleaned(status, clean_for(redact))

@@ -15,10 +15,10 @@ from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.runs.connection import ClusterPorts
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.past_runs import PastRun, Wanted, find_run, read_now
+from orchestrator.runs.past_runs import PastRun, Wanted, find_run, is_alive, read_now
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
+from orchestrator.runtime.identity import provably_gone, suspended_pid
 from orchestrator.runtime.state_file import VARIABLE
 from orchestrator.runtime.store import RunEntry, StateMissing, StateStore
 from orchestrator.view.cluster_now import ClusterNow, compare
@@ -78,7 +78,7 @@ def _show(
     state, now = replay(entry.run, records), context.clock.now()
     gone = provably_gone(entry.process)
     restored = entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED
-    alive = False if gone else (provably_alive(entry.process) or None)
+    alive = is_alive(entry)
     if records[-1].sequence != after or clear or gone:
         past = PastRun(entry=entry, records=records, state=state, shared=store.shared)
         unwritten = store.is_unwritten(entry.run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC
 from io import StringIO
 from typing import Any, Final
 
@@ -142,7 +143,7 @@ def views() -> Iterator[tuple[str, object]]:
     finished = RunFinished(outcome=Outcome.HELD, exit_code=3, seconds=9.0)
     past = past_run(samples.records(events(begun(1), merged(1), finished)))
     assert past is not None
-    yield "history", history_text([past])
+    yield "history", history_text([past], zone=UTC)
     yield "history as JSON", list(history_object([past]))
 
 

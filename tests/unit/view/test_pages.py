@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC
 from typing import Any, Final
 
 from rich.console import Console
@@ -111,6 +112,10 @@ ONE: Final = _run(1, {ES1: 100.0})
 FORECAST: Final = Forecast(in_all=Prediction(low=200.0, likely=320.0, high=900.0))
 
 
+def _history(runs: list[RunInHistory], width: int | None = None) -> str:
+    return history_text(runs, width=width, zone=UTC)
+
+
 def histories() -> Iterator[tuple[str, object]]:
     runs = [
         THREE,
@@ -118,23 +123,39 @@ def histories() -> Iterator[tuple[str, object]]:
         _run(3, {ES1: 70.0, ES2: 300.0}, finished=False),
         _run(4, {ES1: 70.0, ES2: 76.0, ES3: 75.0}),
     ]
-    yield "four runs", history_text(runs)
-    yield "no run", history_text([])
-    yield "two runs of one day", history_text([ONE, replace(ONE, run="2", started=ONE.started + 3600.0)])
+    yield "four runs", _history(runs)
+    for width in (60, 80, 120):
+        yield f"four runs in {width} columns", _history(runs, width)
+    alive = replace(THREE, run="20261128-2137-bqy9", outcome=None)
+    many = {NodeName(f"es{n:03}"): 60.0 + 50.0 * (n == 77) for n in range(1, 151)}
+    large = replace(_run(5, many), run="20261128-2137-x7k2", selected=150)
+    killed = replace(alive, alive=False, left="5 settings, es2")
+    for width in (60, 80, 120):
+        yield f"a killed run, then one of 150 nodes, in {width} columns", _history([killed, large], width)
+    for what, other in [
+        ("under way", replace(alive, alive=True)),
+        ("under way or killed", alive),
+        ("killed before a change", replace(alive, alive=False)),
+        ("a shutdown of the state's disk", replace(alive, alive=False, unwritten=True)),
+        ("not restored", replace(killed, outcome=Outcome.NOT_RESTORED)),
+    ]:
+        yield what, _history([other], 80)
+    yield "no run", _history([])
+    yield "two runs of one day", _history([ONE, replace(ONE, run="2", started=ONE.started + 3600.0)])
     seven = (
         replace(ONE, run=f"run-{n}", started=ONE.started + n * 86400.0, node_seconds={ES1: n})
         for n in range(11, 18)
     )
-    yield "columns are the last six of seven runs", history_text(list(seven))
+    yield "columns are the last six of seven runs", _history(list(seven))
     paused = RunFinished(outcome=Outcome.PAUSED, exit_code=9, seconds=40)
     done = RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=60)
     again = RunResumed(operator="o", host="h")
     night = _past((0, samples.started), (40, paused), (40_000, again), (40_060, done))
-    yield "paused over a night, which does not count", history_text([night])
+    yield "paused over a night, which does not count", _history([night])
     told = replace(ONE, predicted=FORECAST.in_all, target="9.1.0")
-    yield "an upgrade beside its prediction", history_text([told])
+    yield "an upgrade beside its prediction", _history([told])
     for other in (replace(told, outcome=None), replace(told, canary=True)):
-        yield "no prediction of what is not whole", history_text([other])
+        yield "no prediction of what is not whole", _history([other])
     yield "as JSON", list(history_object([THREE, told]))
     one = _run(2, {ES1: 50.0})
     for what, before, last in [
@@ -235,7 +256,7 @@ def test_a_name_cannot_drive_the_terminal_from_any_page() -> None:
     for text in (
         plan_text(samples.plan(cluster=name, steps=(step,), waves=(wave,))),
         _status(samples.run_state(cluster=name)),
-        history_text([past]),
+        _history([past]),
     ):
         assert r"es1\x1b[2J\nforged" in text
         assert all(line.isprintable() and not line.startswith("forged") for line in text.splitlines())
