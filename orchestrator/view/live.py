@@ -104,6 +104,7 @@ class LiveReporter:
         past: records of earlier attempts of this run, for its pace.
         kind: kind of cluster, which has its own words.
         zone: the time zone of the reader; None for that of this machine.
+        hint: whether Ctrl-C ends the run that is shown.
 
     Attributes:
         lost: why drawing has stopped; None while it works.
@@ -118,13 +119,14 @@ class LiveReporter:
         past: Sequence[Record] = (),
         kind: Kind = Kind.ELASTICSEARCH,
         zone: tzinfo | None = None,
+        hint: bool = True,
     ) -> None:
         self._console = console
         self._now = now
         self._seen = seen
         self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
         self._feed, self._turns = Feed(kind, past), Turns(past)
-        self._meter, self._zone = Meter(), zone
+        self._meter, self._zone, self._hint = Meter(), zone, hint
         self._above = Above(self._feed, self._turns, kind)
         self._latest: tuple[RunState, Decision | None] | None = None
         self._to_scroll: deque[AboveLine] = deque()
@@ -157,6 +159,11 @@ class LiveReporter:
         # A decision that only acts or reads again has no wait; then the wait comes from the phase.
         says = decision.watch is not None or decision.holds
         self._latest = (state, decision if says else None)
+        self._news.set()
+
+    def follow(self, state: RunState) -> None:
+        """Show this state from now on, of a run that another process works on."""
+        self._latest = (state, None)
         self._news.set()
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
@@ -215,7 +222,7 @@ class LiveReporter:
         # One column is left free: a terminal that wraps at the last one would break every line in two. The
         # cursor rests on an empty line below: there the terminal's own `^C` does not wrap, which would leave
         # the panel a line off from where it is erased.
-        below = panel(screen, width - 1, height=height, glyphs=self._glyphs)
+        below = panel(screen, width - 1, height=height, glyphs=self._glyphs, hint=self._hint)
         live.update(Group(_Visible(below, self._glyphs), Text("")), refresh=True)
 
     def _scroll(self) -> None:

@@ -94,7 +94,29 @@ def panel(
         glyphs: the signs.
         hint: whether Ctrl-C ends the run that is shown, and the border says how.
     """
-    room, state, inner = _room(width, height), screen.state, max(16, width - 4)
+    state = screen.state
+    line, ending = "─" if glyphs.unicode else "-", ending_hint(state) if hint else ""
+    so_far = f"{duration(screen.since(state.process.started))} so far"
+    return Panel(
+        inside(screen, width, height=height, glyphs=glyphs, frame=_FRAME),
+        title=_border(_title(state, width - 8 - len(so_far), glyphs), so_far, width, line),
+        title_align="left",
+        subtitle=_border(ending, one_line(state.run), width, line),
+        subtitle_align="left" if ending else "right",
+        box=box.ROUNDED if glyphs.unicode else box.ASCII,
+        width=width,
+    )
+
+
+_FRAME = 4
+"""Columns of the border, and of the blanks inside of it."""
+
+
+def inside(
+    screen: Screen, width: int, *, height: int | None = None, glyphs: Glyphs = UNICODE, frame: int = 0
+) -> RenderableType:
+    """The lines inside of the border; the arguments are as of `panel`. Without a border, `frame` is 0."""
+    room, inner = _room(width, height), max(16, width - frame)
     half = inner // 2 - 1
     left, right = (inner - half - 3, half) if width >= WIDE else (inner, inner)
     troubles = Table.grid(padding=(0, 1, 0, 0))
@@ -112,17 +134,7 @@ def panel(
         body.add_column(width=left)
         body.add_column(width=right)
         body.add_row(Group(*nodes), rest)
-    line, ending = "─" if glyphs.unicode else "-", ending_hint(state) if hint else ""
-    so_far = f"{duration(screen.since(state.process.started))} so far"
-    return Panel(
-        Group(*([troubles] if troubles.row_count else []), body),
-        title=_border(_title(state, width - 8 - len(so_far), glyphs), so_far, width, line),
-        title_align="left",
-        subtitle=_border(ending, one_line(state.run), width, line),
-        subtitle_align="left" if ending else "right",
-        box=box.ROUNDED if glyphs.unicode else box.ASCII,
-        width=width,
-    )
+    return Group(*([troubles] if troubles.row_count else []), body)
 
 
 def _border(left: str, right: str, width: int, line: str) -> Text:
