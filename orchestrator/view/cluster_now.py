@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import tzinfo
 from enum import Enum
 
-from orchestrator.engine.left_over import grouped, texts
+from orchestrator.engine.left_over import texts
+from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ReplicasAdded
-from orchestrator.model.observation import ClusterView, SettingsView
+from orchestrator.model.observation import ClusterView, Level, SettingsView
 from orchestrator.model.reading import Instant, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.untrusted import one_line
+from orchestrator.view.left_behind import unrestored_in_words
 from orchestrator.view.progress import not_restored
-from orchestrator.view.text import counted, listed, setting, stamp, stamp_seconds
+from orchestrator.view.steps import in_words
+from orchestrator.view.text import counted, day_and_minute, listed, setting, stamp
 
 
 class ChangeState(Enum):
@@ -37,15 +41,18 @@ class ChangeNow:
     """One change that the journal lists as not restored."""
 
     listed: str  # the change, in the words of `not_restored`
+    name: str  # the setting, index or node
+    before: str  # what was there before the run; empty for a node
     found: ChangeState
     now: str  # what the cluster has, for people; the reason where that is unknown
 
     @property
     def sentence(self) -> str:
         """The change and what the cluster has, on one line."""
+        before = f"; before the run {self.before}" if self.before else ""
         if self.found is ChangeState.UNKNOWN:
-            return f"{self.listed}; now unknown: {one_line(self.now, 200)}"
-        return f"{self.listed}; now {self.now} ({self.found.value})"
+            return f"{self.name}: now unknown: {one_line(self.now, 200)}{before}"
+        return f"{self.name}: now {self.now} ({self.found.value}){before}"
 
     def as_object(self) -> dict[str, object]:
         """The change for `--output json`."""
@@ -91,26 +98,63 @@ def compare(
     """
     if isinstance(read, Unknown):
         return ClusterNow(ended=ended, unwritten=unwritten, why_not=read.reason)
-    found = zip(texts(not_restored(state)), _found(state, read), strict=True)
-    changes = tuple(ChangeNow(listed=text, found=what, now=now) for text, (what, now) in found)
+    found = zip(texts(not_restored(state)), _changes(state), _found(state, read), strict=True)
+    changes = tuple(
+        ChangeNow(listed=text, name=change.name, before=change.before, found=what, now=now)
+        for text, change, (what, now) in found
+    )
     return ClusterNow(ended=ended, unwritten=unwritten, at=at, changes=changes)
 
 
-def restoring_lines(state: RunState, now: ClusterNow) -> list[str]:
-    """How much is not restored, then the changes that the journal lists."""
-    listed_changes = not_restored(state)
-    number, since = len(listed_changes), stamp_seconds(now.ended)
+def restoring_lines(state: RunState, now: ClusterNow, zone: tzinfo | None = None) -> list[str]:
+    """What is not restored, counted, then the changes that the journal lists. `zone` is that of times."""
+    what, since = unrestored_in_words(state), day_and_minute(now.ended, zone)
     last = f"the journal ends at {since}" + (", the state could not be written" if now.unwritten else "")
     if now.at is not None:
         left = sum(one.found in (ChangeState.NOT_RESTORED, ChangeState.UNKNOWN) for one in now.changes)
-        of = f"{left} of {counted(number, 'listed change')}" if left else "nothing"
-        return [f"not restored: {of}, read from the cluster now; {last}", *(c.sentence for c in now.changes)]
+        of = f"NOT RESTORED: {what}" if left == len(now.changes) else f"NOT RESTORED: {left} of {what}"
+        of = of if left else f"Restored: nothing is left of {what}"
+        return [f"{of}; read from the cluster now; {last}", *(c.sentence for c in now.changes)]
     unread = f"the cluster was not read: {one_line(now.why_not, 400)}"
     if state.outcome is not None:
-        return [f"not restored: {number} when the run ended; {unread}", *grouped(listed_changes)]
+        return [f"NOT RESTORED when the run ended: {what}; {unread}", *changes_in_words(state)]
     why = "the state could not be written" if now.unwritten else "the last record of the journal"
-    first = f"not restored: unknown since {since}, {why}; {unread}; {counted(number, 'change')} until then:"
-    return [first, *grouped(listed_changes)]
+    return [f"NOT RESTORED until {since}, {why}: {what}; {unread}", *changes_in_words(state)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """One change that a run has to restore, for people."""
+
+    name: str
+    during: str  # what the run set, or what it did to a node
+    before: str = ""
+
+
+def changes_in_words(state: RunState) -> list[str]:
+    """The changes that the journal lists, nodes of the same phase as one."""
+    changes = list(_changes(state))
+    lines = [f"{one.name}: {one.during}; before the run {one.before}" for one in changes if one.before]
+    nodes = by_same_reason((one.name, one.during) for one in changes if not one.before)
+    return [*lines, *(f"{', '.join(names)}: {during}" for during, names in nodes.items())]
+
+
+def _changes(state: RunState) -> Iterator[_Change]:
+    """In the order of `not_restored`."""
+    for (level, key), change in state.unrestored.in_order:
+        at = "" if level is Level.PERSISTENT else f" ({level.value})"
+        during = f"set to {setting(change.wanted)}"
+        yield _Change(name=f"{key}{at}", during=during, before=setting(change.found))
+    for added in state.unrestored.replicas.values():
+        during = f"set to {counted(added.wanted, 'replica')}"
+        yield _Change(name=f"index {added.index}", during=during, before=counted(added.found, "replica"))
+    if state.unrestored.excluded:
+        names = listed(sorted(state.unrestored.excluded))
+        yield _Change(name=f"voting of {names}", during="excluded", before="none excluded")
+    for node in state.nodes.values():
+        if node.phase in MAY_BE_DOWN:
+            why = f" ({one_line(node.failure)})" if node.failure else ""
+            yield _Change(name=node.name, during=f"{in_words(state, node)}{why}")
 
 
 def _found(state: RunState, read: ClusterReadings) -> Iterator[tuple[ChangeState, str]]:

@@ -218,7 +218,8 @@ def _runs(runs: Sequence[RunInHistory], width: int | None, zone: tzinfo | None) 
         }
         for one in runs
     ]
-    shown, drop = list(rows[0]), list(_DROPPED)
+    shown = [name for name in rows[0] if any(row[name] for row in rows)]
+    drop = [name for name in _DROPPED if name in shown]
     while width is not None and drop and _least_width(shown, rows) > width:
         shown.remove(drop.pop(0))
     numbers = [place for place, name in enumerate(shown) if name in _NUMBERS]

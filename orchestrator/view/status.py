@@ -6,23 +6,35 @@ read too (`cluster_now`), it shows which changes were restored after the last re
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from io import StringIO
+from itertools import groupby
+from operator import attrgetter
 
-from orchestrator.engine.left_over import grouped, texts
-from orchestrator.engine.memory import ProcessState
+from rich.console import Console, RenderableType
+
+from orchestrator.engine.left_over import texts
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.event import Record, RunStarted
-from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.model.reading import Instant
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.work_event import StartFailed
 from orchestrator.untrusted import one_line, visible
+from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.advice import advice
-from orchestrator.view.cluster_now import ClusterNow, restoring_lines
+from orchestrator.view.cluster_now import ClusterNow, changes_in_words, restoring_lines
 from orchestrator.view.feed import Feed
 from orchestrator.view.host_words import start_failures
+from orchestrator.view.left_behind import unrestored_in_words
 from orchestrator.view.merge_summary import merge_object
-from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence, work_of
+from orchestrator.view.model import Screen, asked_in_words, title_parts
+from orchestrator.view.panel import inside
+from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import (
     left_to_do,
     merges_in_words,
@@ -30,12 +42,50 @@ from orchestrator.view.progress import (
     still_recovering,
     wait_of,
 )
-from orchestrator.view.text import duration, listed, nodes_of, stamp, stamp_seconds
+from orchestrator.view.signs import ASCII, UNICODE, Glyphs
+from orchestrator.view.steps import Turns, in_words
+from orchestrator.view.text import (
+    counted,
+    day_and_minute,
+    duration,
+    listed,
+    stamp,
+    time_of_day,
+    wrapped,
+    zone_name,
+)
 
 _LEFT_SHOWN = 20
 """Maximum of items that are not restored; JSON has all."""
-LAST_RECORDS = 8
+LAST_RECORDS = 4
 """Number of last events shown."""
+_WIDTH = 100
+"""Columns of a status that is shown on no terminal."""
+_LABEL = 12
+_DAY: Seconds = 12 * 3600.0
+"""An event that is older has its date."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Where a status is read."""
+
+    width: int | None = None  # columns of the terminal; None for a pipe or a file
+    height: int | None = None  # its lines
+    zone: tzinfo | None = None  # time zone; None for that of this machine
+    unicode: bool = True  # whether its encoding has every sign
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The signs that it can show."""
+        return UNICODE if self.unicode else ASCII
+
+    def drawn(self, picture: RenderableType) -> list[str]:
+        """A picture of the live view as plain lines."""
+        out = StringIO()
+        console = Console(file=out, width=self.width or _WIDTH, color_system=None, highlight=False)
+        console.print(picture)
+        return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def status_text(
@@ -47,8 +97,9 @@ def status_text(
     suspended: int | None = None,
     restored: bool = False,
     cluster: ClusterNow | None = None,
+    reader: Reader = Reader(),
 ) -> str:
-    """The status of a run, for people.
+    """The status of a run, for people: what the live view shows, the last events, and what to do at the end.
 
     Args:
         state: the fold of the run's journal.
@@ -58,52 +109,170 @@ def status_text(
         suspended: the pid of its process if it is suspended; None otherwise.
         restored: whether another run has restored its changes, which its own journal does not show.
         cluster: its changes compared with the cluster; None if they were not.
+        reader: where it is read.
     """
-    feed = Feed(state.begun.policy.kind)
-    shown = [str(line) for one in records for line in feed.lines([one])][-LAST_RECORDS:]
-    last = records[-1].at if records else state.in_phase.since
-    lines = [
-        f"run {state.run} on {state.begun.cluster}{_task(state)}: {_where(state)}",
-        f"  began {_began(state, records, now)}",
-        f"  last event {duration(now - last)} ago{_alive(state, alive, suspended)}",
-        f"  nodes: {_nodes(state)}{_pause_after(state)}",
+    going = state.phase is not Phase.ENDED and alive is not False
+    parts = [
+        [*_head(state, records, now, reader), *_process(state, records, now, alive, suspended)],
+        _view(state, records, now, reader) if going else _stopped(state, records, now, reader),
+        [] if going else _unrestored(state, alive, restored=restored, cluster=cluster, reader=reader),
+        _last_events(state, records, now, reader),
+        _end(state, alive, suspended, restored=restored, cluster=cluster),
     ]
-    merges = merges_in_words(state)
-    if merges:
-        lines.append(f"  merges: {merges}")
-    if state.wave is not None and state.phase is not Phase.ENDED:
-        inside = listed([f"{node.name} {node.phase.value}" for node in state.wave_nodes], 12)
-        lines.append(f"  wave {state.wave.number}: {inside}")
+    return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
+
+
+def _head(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
+    """What the run is, and when it began. The zone is that of all times."""
+    began, attempt = _run_began(state, records), state.process.started
+    zone = zone_name(began, reader.zone)
+    since = f"began {day_and_minute(began, reader.zone)} {zone}, {duration(now - began)} ago"
+    if attempt > began:
+        since += f"; this attempt {day_and_minute(attempt, reader.zone)}, {duration(now - attempt)} ago"
+    title = wrapped(" · ".join(title_parts(state)), reader.width)
+    return [*title, *wrapped(f"run {state.run}, {since}", reader.width)]
+
+
+def _process(
+    state: RunState,
+    records: Sequence[Record],
+    now: Instant,
+    alive: bool | None,  # noqa: FBT001  (as `status_text`)
+    suspended: int | None,
+) -> list[str]:
+    """Whether the process of a run that has not ended runs."""
+    ago = f"{duration(now - records[-1].at)} ago" if records else ""
+    if state.phase is Phase.ENDED:
+        return [f"ended {ago}"] if ago else []
+    if alive is False:
+        return [f"KILLED {ago}".rstrip() + ": its process is gone"]
+    said = "its process runs" if alive else "whether its process runs is not known here"
+    if suspended is not None:
+        said = f"ITS PROCESS {suspended} IS SUSPENDED: nodes that are down stay down"
+    return [f"last event {ago}; {said}" if ago else said]
+
+
+def _view(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
+    """The lines of the live view, without its border."""
+    screen = Screen(state, None, now=now, turns=Turns(records), zone=reader.zone)
+    width = reader.width or _WIDTH
+    lines = reader.drawn(inside(screen, width, height=reader.height or _USUAL_HEIGHT, glyphs=reader.glyphs))
+    return [*lines, *start_failures(_failed_starts(state))]
+
+
+_USUAL_HEIGHT = 24
+
+
+def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
+    """A run that no process continues: how far it came, and where it was."""
+    rows = [("Ended", OUTCOMES[state.outcome])] if state.outcome is not None else []
+    if state.nodes and state.begun.repairs is None:
+        until = nodes_to_restart(state.begun, paused=state.paused)
+        pause = f", then a pause before {len(state.nodes) - until} more" if until < len(state.nodes) else ""
+        rows.append(("Restarted", f"{state.recovered} of {counted(until, 'node')}{pause}"))
+    if merges := merges_in_words(state):
+        rows.append(("Merges", merges))
+    by_step: dict[str, list[str]] = {}
+    for node in state.nodes_in(*_ON_THE_WAY):
+        by_step.setdefault(in_words(state, node), []).append(node.name)
+    rows += [(step.capitalize(), listed(names, 6)) for step, names in by_step.items()]
     if state.recovering and state.phase is not Phase.ENDED:
-        lines.append(f"  beside it: {still_recovering(state, now)}")
-    failed = [node.start_failed for node in state.nodes.values() if node.start_failed is not None]
-    lines += [f"  {line}" for line in start_failures(failed)]
-    lines += _waiting(state, now, alive)
-    if state.phase is not Phase.ENDED:  # then the message has it
-        lines += _asked(state.process)
+        rows.append(("Beside", still_recovering(state, records[-1].at if records else now)))
+    wait = wait_of(state, None, now)
+    if wait is not None:
+        rows.append(("It waited", f"for {one_line(wait.awaited)}"))
+        rows += [("", f"held by {hold_sentence(hold)}") for hold in wait.holds]
+    if asked := asked_in_words(state):
+        rows.append(("Asked", asked))
+    lines = [line for label, text in rows for line in _row(label, text, reader.width)]
+    lines += [f"! {one_line(trouble)}" for trouble in Screen(state, None, now=now).trouble]
+    lines += start_failures(_failed_starts(state))
     if state.message:
-        lines.append(f"  {one_line(state.message, 1000)}")
+        lines += wrapped(one_line(state.message, 1000), reader.width)
+    return lines
+
+
+_ON_THE_WAY = tuple(phase for phase in NodePhase if phase not in (NodePhase.PENDING, NodePhase.RECOVERED))
+
+
+def _row(label: str, text: str, width: int | None) -> list[str]:
+    return wrapped(text, width, first=f"{label:<{_LABEL}}", then=" " * _LABEL)
+
+
+def _failed_starts(state: RunState) -> list[StartFailed]:
+    return [node.start_failed for node in state.nodes.values() if node.start_failed is not None]
+
+
+def _unrestored(
+    state: RunState,
+    alive: bool | None,  # noqa: FBT001  (as `status_text`)
+    *,
+    restored: bool,
+    cluster: ClusterNow | None,
+    reader: Reader,
+) -> list[str]:
+    """What nobody restores. It is nothing if another process has restored it."""
+    left, width = () if restored else not_restored(state), reader.width
+    if restored:
+        return _row("Restored", "another run has restored what it changed", width)
+    if not left:
+        return _row("Restored", "nothing is left", width)
+    if cluster is not None:
+        first, *items = restoring_lines(state, cluster, reader.zone)
+    else:
+        unseen = " (a restore from another state database is not shown)" if alive is False else ""
+        first, items = f"NOT RESTORED: {unrestored_in_words(state)}{unseen}", changes_in_words(state)
+    lines = wrapped(first, width)
+    for item in items[:_LEFT_SHOWN]:
+        lines += wrapped(item, width, first="  ")
+    more = len(items) - _LEFT_SHOWN
+    return [*lines, *([f"  and {more} more"] if more > 0 else [])]
+
+
+def _last_events(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
+    """The last events that the view does not show."""
+    kind, turns = state.begun.policy.kind, Turns()
+    above, found = Above(Feed(kind), turns, kind), deque[AboveLine](maxlen=LAST_RECORDS)
+    for _, together in groupby(records, key=attrgetter("at")):
+        step = list(together)
+        for record in step:
+            turns.see(record)
+        found.extend(above.lines(step))
+    lines = ["Last events"] if found else []
+    for one in found:
+        time = (day_and_minute if now - one.at > _DAY else time_of_day)(one.at, reader.zone)
+        sign = reader.glyphs.sign(one.sign)[0] if one.sign else " "
+        first = f"  {time} {sign} "
+        lines += wrapped(one_line(one.text, _LONGEST), reader.width, first=first, then=" " * len(first))
+    return lines
+
+
+_LONGEST = 1000
+
+
+def _end(
+    state: RunState,
+    alive: bool | None,  # noqa: FBT001  (as `status_text`)
+    suspended: int | None,
+    *,
+    restored: bool,
+    cluster: ClusterNow | None,
+) -> list[str]:
+    """What a person can do now. The last line is a command."""
+    if state.phase is not Phase.ENDED and suspended is not None:
+        return [
+            f"to continue it: kill -CONT {suspended}",
+            f"to have it stand down: kill {suspended}; kill -CONT {suspended}",
+        ]
+    if state.phase is not Phase.ENDED and alive is not False:
+        return [f"to follow it: {state.command('status')} --watch", f"to end it: {state.command('stop')}"]
     left = () if restored else not_restored(state)
-    if left and cluster is not None:
-        first, *items = restoring_lines(state, cluster)
-    else:
-        first, items = _not_restored(len(left), alive, restored=restored), [*grouped(left)]
-    lines.append(f"  {first}")
-    lines += [f"    {item}" for item in items[:_LEFT_SHOWN]]
-    if len(items) > _LEFT_SHOWN:
-        lines.append(f"    and {len(items) - _LEFT_SHOWN} more")
     if left and cluster is not None and cluster.all_restored:
-        lines += _advice(state, (), alive)
-        if state.phase is Phase.ENDED or alive is False:
-            lines.append(f"  to close the run: {state.command('restore')}")
-    else:
-        lines += _advice(state, left, alive)
-    if suspended is not None and state.phase is not Phase.ENDED:
-        lines.append(f"  to continue it: kill -CONT {suspended}")
-        lines.append(f"  to have it stand down: kill {suspended}; kill -CONT {suspended}")
-    if shown:
-        lines += ["", "last events:", *(f"  {line}" for line in shown)]
-    return "\n".join(map(visible, lines)) + "\n"
+        return [*_advice(state, (), alive), f"to close the run: {state.command('restore')}"]
+    first = (
+        ["a new restart of this cluster restores it first"] if left and state.begun.repairs is None else []
+    )
+    return [*first, *_advice(state, left, alive)]
 
 
 def status_object(
@@ -160,87 +329,13 @@ def status_object(
     }
 
 
-def _task(state: RunState) -> str:
-    """What an upgrade is to install; empty for any other run."""
-    return f", {work_of(state.begun.policy)}" if state.begun.policy.upgrade is not None else ""
-
-
-def _began(state: RunState, records: Sequence[Record], now: Instant) -> str:
-    """The run's begin; and that of its last attempt if there are several."""
-    attempt, run = state.process.started, _run_began(state, records)
-    again = f"; this attempt {stamp_seconds(attempt)}, {duration(now - attempt)} ago" if attempt > run else ""
-    return f"{stamp_seconds(run)}, {duration(now - run)} ago{again}"
-
-
 def _run_began(state: RunState, records: Sequence[Record]) -> Instant:
     began = (one.at for one in records if isinstance(one.event, RunStarted))
     return next(began, state.process.started)
 
 
-def _asked(process: ProcessState) -> list[str]:
-    lines = []
-    if process.request is not Request.NONE:
-        lines.append(f"  asked to {process.request.name.lower()} by {one_line(process.requested_by)}")
-    if process.standing_down is not None:
-        lines.append(f"  standing down: {one_line(process.standing_down.reason)}")
-    return lines
-
-
 def _merges(state: RunState) -> tuple[MergeProgress, ...]:
     return tuple(state.merging.indices.values())
-
-
-def _where(state: RunState) -> str:
-    if state.outcome is not None:
-        return OUTCOMES[state.outcome]
-    return state.phase.value.replace("_", " ")
-
-
-def _alive(state: RunState, alive: bool | None, suspended: int | None) -> str:  # noqa: FBT001  (as above)
-    if state.phase is Phase.ENDED or alive is None:
-        return ""
-    if suspended is not None:
-        return f"; ITS PROCESS {suspended} IS SUSPENDED: nodes that are down stay down"
-    return "; its process runs" if alive else "; ITS PROCESS IS GONE"
-
-
-def _pause_after(state: RunState) -> str:
-    """The pause of a run that still comes to it; empty otherwise."""
-    count, total = nodes_to_restart(state.begun, paused=state.paused), len(state.nodes)
-    coming = count < total and state.phase is not Phase.ENDED
-    return f"; a pause after {nodes_of(count, total)}" if coming else ""
-
-
-def _nodes(state: RunState) -> str:
-    counts = []
-    for phase in NodePhase:
-        names = [node.name for node in state.nodes_in(phase)]
-        if names:
-            shown = "" if phase is NodePhase.PENDING else f" ({listed(names, 6)})"
-            counts.append(f"{len(names)} {phase.value}{shown}")
-    return "; ".join(counts) or ("none is restarted" if state.merging.indices else "none selected yet")
-
-
-def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
-    wait = wait_of(state, None, now)
-    if wait is None:
-        return []
-    if alive is False:  # the process is gone: show its last wait, without a limit
-        return [f"  was waiting for {wait.awaited}, since {stamp_seconds(wait.since)}"]
-    limit = f", limit in {duration(wait.until - now)}" if wait.until is not None else ""
-    return [
-        f"  waits for {wait.awaited}: {duration(now - wait.since)}, since {stamp_seconds(wait.since)}{limit}",
-        *(f"    {said}" for said in wait.troubles),
-        *(f"    held by {hold_sentence(hold)}" for hold in wait.holds),
-    ]
-
-
-def _not_restored(number: int, alive: bool | None, *, restored: bool) -> str:  # noqa: FBT001  (as above)
-    """Only the journal is read: a restore with another state file is not in it."""
-    if restored:
-        return "not restored: nothing; another run has restored what it changed"
-    unseen = " (a restore from another state database is not shown)" if number and alive is False else ""
-    return f"not restored: {number or 'nothing'}{unseen}"
 
 
 def _advice(state: RunState, left: Sequence[object], alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
@@ -252,7 +347,7 @@ def _advice(state: RunState, left: Sequence[object], alive: bool | None) -> list
     failed = [node.name for node in state.nodes_in(NodePhase.FAILED)]
     step = advice(state.run, failed=failed, left=False, state=state.process.state)
     how = f"{step.first}continue" if step.first else "to continue"
-    onwards = [f"  {how} with {to_do}: {step.command}"] if to_do else []
+    onwards = [f"{how} with {to_do}: {step.command}"] if to_do else []
     if failed or not left:
         return onwards
-    return [f"  to restore: {state.command('restore')}", *onwards]
+    return [f"to restore: {state.command('restore')}", *onwards]

@@ -5,13 +5,14 @@ The journal of a run that no process continues is certain only until its last re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
-from orchestrator.engine.fold import replay
+from orchestrator.engine.fold import evolve, replay
 from orchestrator.errors import ConfigError, ExitCode, UsageError
+from orchestrator.model.event import Record, RunFinished
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.runs.connection import ClusterPorts
 from orchestrator.runs.from_file import FilePorts
@@ -22,13 +23,16 @@ from orchestrator.runtime.identity import provably_gone, suspended_pid
 from orchestrator.runtime.state_file import VARIABLE
 from orchestrator.runtime.store import RunEntry, StateMissing, StateStore
 from orchestrator.view.cluster_now import ClusterNow, compare
+from orchestrator.view.feed import Feed
 from orchestrator.view.history import NO_RUNS
+from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_restored
-from orchestrator.view.status import status_object, status_text
+from orchestrator.view.status import Reader, status_object, status_text
 
 _WATCH_SECONDS = 1.0
 """Interval of `--watch`. A database file has no change event to wait for."""
-_CLEAR = "\x1b[H\x1b[2J"
+_ABOVE = 12
+"""Events before the first look that `--watch` writes above the panel, as far as it does not show them."""
 
 
 def show_status(
@@ -43,11 +47,17 @@ def show_status(
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         entry = find_run(store, Wanted.SHOW, run=run, cluster=name)
-        last, going = _show(store, entry, context, cluster, after=-1, clear=False)
-        redraws = output is Output.TEXT and context.out.isatty()
-        while watch and going:
+        live = watch and output is Output.TEXT and wants_live(context.out, context.environment)
+        last, going = (0, _is_going(store, entry)) if live else _show(store, entry, context, cluster)
+        if live and going:
+            _follow_in_panel(store, entry, context)
+        elif watch and going and output.for_people:
+            _follow_in_lines(store, entry, context, after=last)
+        while watch and going and not output.for_people:
             context.clock.wait(_WATCH_SECONDS)
-            last, going = _show(store, entry, context, cluster, after=last, clear=redraws)
+            last, going = _show(store, entry, context, cluster, after=last)
+        if live or (watch and going):
+            _show(store, entry, context, cluster)
     return int(context.end(ExitCode.DONE, run=entry.run))
 
 
@@ -68,39 +78,80 @@ def none_yet(context: Context, state: str | None) -> bool:
     return True
 
 
+def _follow_in_panel(store: StateStore, entry: RunEntry, context: Context) -> None:
+    """Show the panel of the run itself, until it ends or its process is gone."""
+    records = store.replay(entry.run)
+    cut = max(0, len(records) - _ABOVE)
+    console, state = live_console(context.out, context.environment), replay(entry.run, records)
+    past, kind = records[:cut], state.begun.policy.kind
+    with LiveReporter(console, context.clock.now, past=past, kind=kind, hint=False) as live:
+        live.events(records[cut:])
+        live.follow(state)
+        for new in _news(store, entry, context, after=records[-1].sequence):
+            for record in new:
+                state = evolve(state, record)
+            live.events(new)
+            live.follow(state)
+
+
+def _follow_in_lines(store: StateStore, entry: RunEntry, context: Context, *, after: int) -> None:
+    """Write a line for each further event, until the run ends or its process is gone."""
+    records = store.replay(entry.run)
+    feed = Feed(replay(entry.run, records).begun.policy.kind, records)
+    for new in _news(store, entry, context, after=after):
+        context.say(*(text for line in feed.lines(new) for text in (str(line), *line.below)))
+        context.out.flush()
+
+
+def _news(store: StateStore, entry: RunEntry, context: Context, *, after: int) -> Iterator[Sequence[Record]]:
+    """The further events of a run as they come."""
+    while not provably_gone(entry.process):
+        context.clock.wait(_WATCH_SECONDS)
+        new = store.replay(entry.run, after=after)
+        if new:
+            yield new
+            after = new[-1].sequence
+        if any(isinstance(record.event, RunFinished) for record in new):
+            return
+
+
+def _is_going(store: StateStore, entry: RunEntry) -> bool:
+    records = store.replay(entry.run)
+    ended = not records or replay(entry.run, records).phase is Phase.ENDED
+    return not ended and not provably_gone(entry.process)
+
+
 def _show(
-    store: StateStore, entry: RunEntry, context: Context, cluster: str | None, *, after: int, clear: bool
+    store: StateStore, entry: RunEntry, context: Context, cluster: str | None, *, after: int = -1
 ) -> tuple[int, bool]:
     """Show the run if it has events after `after`. Returns its last event, and whether it continues."""
     records = store.replay(entry.run)
     if not records:
         raise UsageError(f"run {entry.run} was killed before it began; nothing was changed by it")
     state, now = replay(entry.run, records), context.clock.now()
-    gone = provably_gone(entry.process)
+    gone, alive = provably_gone(entry.process), is_alive(entry)
     restored = entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED
-    alive = is_alive(entry)
-    if records[-1].sequence != after or clear or gone:
+    if records[-1].sequence != after or gone:
         past = PastRun(entry=entry, records=records, state=state, shared=store.shared)
         unwritten = store.is_unwritten(entry.run)
         over = gone or unwritten or state.phase is Phase.ENDED
         compared = over and not restored
         found = _cluster_now(past, cluster, context, unwritten=unwritten) if compared else None
-        context.out.write(_CLEAR if clear else "")
         if context.output is Output.JSON:
             context.say_json(
                 status_object(state, records, now=now, alive=alive, restored=restored, cluster=found),
                 run=entry.run,
             )
         else:
-            suspended = suspended_pid(entry.process)
             text = status_text(
                 state,
                 records,
                 now=now,
                 alive=alive,
-                suspended=suspended,
+                suspended=suspended_pid(entry.process),
                 restored=restored,
                 cluster=found,
+                reader=Reader(width=context.columns),
             )
             context.say(*text.splitlines())
         context.out.flush()

@@ -83,7 +83,7 @@ def _named(
     assert wait is not None
     assert left is None or (wait.until is not None and round(wait.until - now) == left)
     assert line in waiting_lines(state, wait, now)[1]
-    assert line in status_text(state, so_far, now=now)
+    assert line in " ".join(status_text(state, so_far, now=now).split())
     shown = Screen(state, None, now=now).wait
     assert shown is not None
     assert key != "silent" or [one.sentence for one in shown.silent] == [line]
@@ -276,7 +276,7 @@ def _start_named(played: Played) -> None:
     nodes: Any = status_object(played.state, records, now=0.0)["nodes"]
     assert (nodes["es1"]["said"], "said" in nodes["es2"]) == ([SAID], False)
     assert lines[-1] == "  repair es1, then continue: orchestrate resume run-1 --retry-failed"
-    assert "  repair es1, then continue with 1 node: orchestrate resume run-1 --retry-failed" in status
+    assert "repair es1, then continue with 1 node: orchestrate resume run-1 --retry-failed" in status
 
 
 def _said_again(played: Played) -> None:

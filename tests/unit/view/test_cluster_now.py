@@ -63,7 +63,9 @@ def test_nodes_excluded_from_voting() -> None:
     assert compared(unrestored, cluster=VIEW).found is ChangeState.RESTORED
     still = compared(unrestored, cluster=replace(VIEW, voting_exclusions=("es1", "es9")))
     assert (still.found, still.now) == (ChangeState.NOT_RESTORED, "es1 excluded")
-    assert compared(unrestored, cluster=NO_READING).sentence.endswith("; now unknown: no master")
+    assert compared(unrestored, cluster=NO_READING).sentence.endswith(
+        ": now unknown: no master; before the run none excluded"
+    )
 
 
 def test_a_change_that_cannot_be_read_is_not_counted_as_restored() -> None:
@@ -71,4 +73,4 @@ def test_a_change_that_cannot_be_read_is_not_counted_as_restored() -> None:
     read = ClusterReadings(cluster=VIEW, settings=NO_READING)
     found = compare(state, read, at=2.0, ended=1.0, unwritten=False)
     assert not found.all_restored
-    assert restoring_lines(state, found)[0].startswith("not restored: 1 of 1 listed change, read from")
+    assert restoring_lines(state, found)[0].startswith("NOT RESTORED: 1 setting; read from")

@@ -26,7 +26,7 @@ from orchestrator.view.phrases import awaited
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.progress import half_done, left_to_do
 from orchestrator.view.signs import ASCII
-from orchestrator.view.status import status_object, status_text
+from orchestrator.view.status import Reader, status_object, status_text
 from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
 from tests.states import state_with
 from tests.unit.view import samples
@@ -118,21 +118,28 @@ def drawn(state: RunState) -> str:
     return out.getvalue()
 
 
+def _status(state: RunState) -> str:
+    return status_text(state, (), now=T0 + 60, reader=Reader(zone=UTC))
+
+
 def views() -> Iterator[tuple[str, object]]:
     plan = samples.plan(max_segments=5, merges=TARGETS, leftovers=LEFT)
     yield "plan", plan_text(plan)
     yield "plan as JSON", {k: plan_object(plan)[k] for k in ("max_segments", "merges", "leftovers")}
-    yield "status in the middle", status_text(MIDDLE, (), now=T0 + 60)
+    yield "status in the middle", _status(MIDDLE)
     yield "status as JSON", status_object(MIDDLE, (), now=T0 + 60)["merges"]
     yield "panel in the middle", [line.rstrip() for line in drawn(MIDDLE).splitlines()]
     merges_alone = state_with(state_after(begun(1), nodes=0), request=Request.PAUSE)
     yield "panel of merges alone, to be paused", [line.rstrip() for line in drawn(merges_alone).splitlines()]
     yield "awaited", [awaited(MIDDLE), awaited(state_after())]
     asked = state_with(MIDDLE, request=Request.PAUSE, requested_by="ops@bastion1")
-    yield "who asked to pause", status_text(asked, (), now=T0 + 60)
+    yield "who asked to pause", _status(asked)
     said = "asked to pause by ops@bastion1"
     ended = replace(asked, phase=Phase.ENDED, outcome=Outcome.PAUSED, message=said)
-    yield "who asked to pause, once it has ended", status_text(ended, (), now=T0 + 60)
+    yield (
+        "who asked to pause, once it has ended",
+        _status(ended),
+    )
     end = the_end(Outcome.DONE, *ALL_MERGED, *RECOVERED)
     yield "summary", summary_lines(end)
     yield "summary as JSON", summary_object(end)

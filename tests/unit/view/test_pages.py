@@ -36,7 +36,7 @@ from orchestrator.view.model import Screen
 from orchestrator.view.panel import panel
 from orchestrator.view.phrases import hold_sentence, nodes_in_words
 from orchestrator.view.plan import plan_object, plan_text
-from orchestrator.view.status import status_object, status_text
+from orchestrator.view.status import Reader, status_object, status_text
 from orchestrator.view.summary import summary, summary_lines, summary_object
 from orchestrator.view.text import table
 from orchestrator.view.words import sentence
@@ -48,7 +48,8 @@ ES1, ES2, ES3 = samples.ES
 
 
 def _status(state: RunState, events: Sequence[Record] = (), *, after: float = 500.0, **more: Any) -> str:
-    return status_text(state, events, now=T0 + after, **more)
+    reader = Reader(zone=UTC, width=more.pop("width", None))
+    return status_text(state, events, now=T0 + after, reader=reader, **more)
 
 
 def _end(state: RunState, outcome: Outcome, *events: Event) -> list[str]:
@@ -74,6 +75,10 @@ def statuses() -> Iterator[tuple[str, object]]:
     yield "alive", _status(running, alive=True)
     yield "suspended", _status(running, alive=True, suspended=4711)
     yield "ended", _status(ended, alive=True, suspended=4711)
+    for width in (60, 80, 120):
+        yield f"held, in {width} columns", _status(samples.held_state(), events[:12], alive=True, width=width)
+        yield f"killed, in {width} columns", _status(running, events[:12], alive=False, width=width)
+    yield "whether its process runs is not known", _status(running)
     before = WaveBegun(wave=Wave(number=1, nodes=(ES3,)), since=T0 + 10.0, made_room=True)
     beside = samples.run_state(recovering=(before,))
     yield "beside a wave that recovers", _status(beside, after=130, alive=True)
@@ -186,7 +191,8 @@ def canaries() -> Iterator[tuple[str, object]]:
         out = io.StringIO()
         Console(file=out, width=80).print(panel(Screen(state, None, now=T0), 80))
         done = out.getvalue().splitlines()[1]
-        (line,) = (line for line in _status(state).splitlines() if line.startswith("  nodes: "))
+        killed = _status(state, alive=False).splitlines()
+        (line,) = (line for line in killed if line.startswith("Restarted "))
         yield what, [done, nodes_in_words(run, paused=paused), line, sentence(run)]
     plan = samples.plan(waves=samples.plan().waves[:1], nodes_selected=3, pauses=True)
     yield "plan of a canary", [plan_text(plan), question(plan)]

@@ -121,7 +121,7 @@ def test_status_names_nodes_that_are_down_in_one_line() -> None:
     state = samples.run_state()
     nodes = {name: replace(node, phase=NodePhase.STOPPING) for name, node in state.nodes.items()}
     state = samples.run_state(nodes=nodes)
-    assert "    nodes es1, es2, es3: stopping\n" in status_text(state, (), now=samples.t0)
+    assert "  es1, es2, es3: stop\n" in status_text(state, (), now=samples.t0, alive=False)
     left = status_object(state, (), now=samples.t0)["not_put_back"]
     assert isinstance(left, list)
     assert left[-3:] == [f"node {name}: stopping" for name in NODES]
