@@ -158,6 +158,13 @@ Reason = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan (as `plan` does) and change nothing.")
 ]
+Steps = Annotated[
+    bool,
+    typer.Option(
+        "--steps",
+        help="Show the plan in full: every wave, setting and hold, and each step with its exact call.",
+    ),
+]
 _TO: Final = "the version that every selected node runs afterwards, such as 9.1.0."
 To = Annotated[str, typer.Option("--to", help=_TO.capitalize(), metavar="VERSION")]
 OptionalTo = Annotated[

@@ -29,7 +29,7 @@ from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object
 from orchestrator.view.plan import plan_object, plan_text
-from orchestrator.view.text import counted, duration, nodes_of, size
+from orchestrator.view.text import counted, nodes_of, size
 
 _REQUESTS: Final[Mapping[Request, str]] = {
     Request.PAUSE: "pause after the current wave or merges",
@@ -44,6 +44,7 @@ def start(
     begin: Begin,
     *,
     dry_run: bool,
+    steps: bool,
     playbook: str | None,
     to: str | None = None,
     merge: MergeFlags | None = None,
@@ -56,6 +57,7 @@ def start(
         selection: nodes and policy.
         begin: among them `--yes`: do not ask, and show no plan.
         dry_run: only show the plan.
+        steps: show the plan in full.
         playbook: `--playbook`.
         to: the version of an upgrade.
         merge: which indices are merged.
@@ -79,14 +81,14 @@ def start(
     ) as prepared:
         if dry_run:
             note_beforehand(prepared, context)
-            return int(show_plan(prepared.plan(), context))
+            return int(show_plan(prepared.plan(), context, steps=steps))
         if prepared.not_due:
             return end_without_nodes(prepared, context)
         note_beforehand(prepared, context, looks=not yes)
         plan = None
         if not yes:
             plan = prepared.plan()
-            confirm(plan, context)
+            confirm(plan, context, steps=steps)
         return int(exit_code(prepared.run(plan)))
 
 
@@ -128,11 +130,11 @@ def _asked_before(store: StateStore, entry: RunEntry) -> tuple[Request, str]:
     return Request.NONE, ""
 
 
-def show_plan(plan: Plan, context: Context) -> ExitCode:
-    """Print the plan; HELD if something already holds it."""
+def show_plan(plan: Plan, context: Context, *, steps: bool) -> ExitCode:
+    """Print the plan, in full with `steps`; HELD if something already holds it."""
     code = ExitCode.HELD if plan.holds else ExitCode.DONE
     if context.output.for_people:
-        context.say(*plan_text(plan).splitlines())
+        context.say(*plan_text(plan, steps=steps, width=context.columns).splitlines())
         return code
     context.say_json(plan_object(plan))
     return context.end(code, holds=[hold_object(hold) for hold in plan.holds])
@@ -224,7 +226,7 @@ def confirm_run(verb: str, entry: RunEntry, store: StateStore, context: Context,
         )
 
 
-def confirm(plan: Plan, context: Context, look: str = "--dry-run") -> None:
+def confirm(plan: Plan, context: Context, look: str = "--dry-run", *, steps: bool) -> None:
     """Show the plan and ask.
 
     Raises:
@@ -232,31 +234,26 @@ def confirm(plan: Plan, context: Context, look: str = "--dry-run") -> None:
         typer.Abort: the answer is no.
     """
     require_terminal(context, look)
-    show_plan(plan, context)
+    show_plan(plan, context, steps=steps)
     ask(question(plan), context)
 
 
 def question(plan: Plan) -> str:
-    """The text of the question. It repeats the main facts, which may have scrolled off a small terminal."""
+    """The text of the question: what a yes begins. The verdict of the plan is right above it."""
     number = len(plan.nodes)
     nodes = nodes_of(number, plan.nodes_selected or number)
-    pause = ", then pause" if plan.pauses else ""
-    held = (
-        f", though {counted(len(plan.holds), 'predicate holds', 'predicates hold')} it now"
-        if plan.holds
-        else ""
-    )
-    waves, likely = counted(len(plan.waves), "wave"), duration(plan.predicted.likely)
-    if plan.max_segments is not None:
+    if plan.max_segments is None:
+        verb, to = ("Upgrade", f" to {plan.target_version}") if plan.target_version else ("Restart", "")
+        what = f"{verb} {nodes} of {plan.cluster}{to}"
+    else:
         due = [one for one in plan.merges if one.due]
         merge = f"merge {counted(len(due), 'index', 'indices')} ({size(sum(one.bytes for one in due))})"
         put_right = any(one.put_right for one in plan.leftovers)
         first = merge if due else "put right what the loader left" if put_right else ""
-        then = f"restart {nodes} in {waves}{pause}, likely {likely}" if number else ""
-        what = ", then ".join(part for part in (first, then) if part) or "merge nothing"
-        return f"{plan.cluster}: {what}{held}?"
-    verb, to = ("Upgrade", f" to {plan.target_version}") if plan.target_version else ("Restart", "")
-    return f"{verb} {nodes} of {plan.cluster}{to} in {waves}{pause}, likely {likely}{held}?"
+        then = f"restart {nodes}" if number else ""
+        what = f"{plan.cluster}: {', then '.join(filter(None, (first, then))) or 'merge nothing'}"
+    held = f", though {counted(len(plan.holds), 'check holds', 'checks hold')} it now" if plan.holds else ""
+    return f"{what}{', then pause' if plan.pauses else ''}{held}?"
 
 
 def ask(text: str, context: Context) -> None:

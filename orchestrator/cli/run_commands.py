@@ -24,6 +24,7 @@ def restart(
     *,
     cluster: opt.Cluster,
     dry_run: opt.DryRun = False,
+    steps: opt.Steps = False,
     playbook: opt.Playbook = None,
     selection: opt.SelectionOptions,
     begin: opt.Begin,
@@ -36,7 +37,7 @@ def restart(
     """
     from orchestrator.cli.prompts import start
 
-    return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook)
+    return start(cluster, selection, begin, dry_run=dry_run, steps=steps, playbook=playbook)
 
 
 @opt.takes_groups
@@ -45,6 +46,7 @@ def upgrade(
     cluster: opt.Cluster,
     to: opt.To,
     dry_run: opt.DryRun = False,
+    steps: opt.Steps = False,
     playbook: opt.Playbook = None,
     selection: opt.SelectionOptions,
     begin: opt.Begin,
@@ -59,7 +61,7 @@ def upgrade(
     """
     from orchestrator.cli.prompts import start
 
-    return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook, to=to)
+    return start(cluster, selection, begin, dry_run=dry_run, steps=steps, playbook=playbook, to=to)
 
 
 @opt.takes_groups
@@ -73,6 +75,7 @@ def post_bulk_index(
     ] = True,
     allow_writes: opt.AllowWrites = False,
     dry_run: opt.DryRun = False,
+    steps: opt.Steps = False,
     playbook: opt.Playbook = None,
     selection: opt.SelectionOptions,
     begin: opt.Begin,
@@ -87,7 +90,16 @@ def post_bulk_index(
     from orchestrator.config.merging import MergeFlags
 
     merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
-    return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook, merge=merge, restarts=restart)
+    return start(
+        cluster,
+        selection,
+        begin,
+        dry_run=dry_run,
+        steps=steps,
+        playbook=playbook,
+        merge=merge,
+        restarts=restart,
+    )
 
 
 @opt.takes_groups
@@ -98,6 +110,7 @@ def force_merge(
     max_segments: opt.MaxSegments = None,
     allow_writes: opt.AllowWrites = False,
     dry_run: opt.DryRun = False,
+    steps: opt.Steps = False,
     playbook: opt.Playbook = None,
     disable_predicate: opt.DisablePredicate = None,
     timeout: opt.Timeout = None,
@@ -114,7 +127,16 @@ def force_merge(
 
     merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
     selection = opt.SelectionOptions(tune=False, disable_predicate=disable_predicate, timeout=timeout)
-    return start(cluster, selection, begin, dry_run=dry_run, playbook=playbook, merge=merge, restarts=False)
+    return start(
+        cluster,
+        selection,
+        begin,
+        dry_run=dry_run,
+        steps=steps,
+        playbook=playbook,
+        merge=merge,
+        restarts=False,
+    )
 
 
 @opt.takes_groups
@@ -126,10 +148,11 @@ def plan(
     playbook: opt.Playbook = None,
     selection: opt.SelectionOptions,
     reason: opt.Reason = None,
+    steps: opt.Steps = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Show each step of a restart or an upgrade. Changes nothing. Exits 3 if a predicate would hold it.
+    """Show the waves of a restart or an upgrade. Changes nothing. Exits 3 if a predicate would hold it.
 
     For example, save the plan of a restart of all nodes but es7 in plan.json:
 
@@ -156,7 +179,7 @@ def plan(
                 cluster_file=str(file.path.resolve()),
                 access=prepared.access,
             )
-        code = show_plan(made, context)
+        code = show_plan(made, context, steps=steps)
         if out is not None:
             context.note(f"saved to {out}; `{context.command('apply', str(out), state=state)}` runs it")
         return int(code)
@@ -164,6 +187,7 @@ def plan(
 
 def apply(
     saved: Annotated[Path, typer.Argument(metavar="PLAN.JSON", help="A plan saved by `plan --out`.")],
+    steps: opt.Steps = False,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
@@ -190,7 +214,7 @@ def apply(
         if prepared.not_due:
             return end_without_nodes(prepared, context)
         if not yes:
-            confirm(made, context, look)
+            confirm(made, context, look, steps=steps)
         return int(exit_code(prepared.run(made)))
 
 

@@ -206,6 +206,15 @@ def _without(policy: Policy, off: Sequence[DisabledPredicate]) -> Policy:
     return replace(policy, disabled_predicates=(*policy.disabled_predicates, *off))
 
 
+def _checked(kind: KindOfCluster, policy: Policy) -> int:
+    """How many predicates such a run checks: those of an upgrade in one, and none that is switched off."""
+    off = {each.name for each in policy.disabled_predicates if each.subject is None}
+    return sum(
+        rule.name not in off and (policy.upgrade is not None or not rule.of_upgrade)
+        for rule in kind.predicates
+    )
+
+
 def _refusals(decision: Decision) -> tuple[Hold, ...]:
     """Holds of a decision, whether it waits on them or stands down because of them.
 
@@ -263,6 +272,7 @@ def _finished(
         lower_bound_reason=why,
         overlaps=started.policy.overlap_recovery and len(waves) > 1,
         holds=play.holds,
+        predicates=_checked(play.kind, started.policy),
         lasting=tuple(play.lasting),
         steps=tuple(play.steps),
         settings_changed=play.settings,

@@ -81,6 +81,7 @@ class Predicate:
     # True: another candidate or a smaller wave may pass where this one does not; else it holds the run
     about_wave: bool = False
     own_reasons: bool = False  # each subject has its own evidence, and a hold has all of them
+    of_upgrade: bool = False  # it holds nothing but an upgrade
     of_absence: bool = False  # it is not met while a member is away
     by_recovery: bool = False  # a running recovery may be why it is not met: it passes again when that ends
     # it is about what is not read while a wave recovers: GATED checks it, before the next stop

@@ -89,6 +89,7 @@ class Plan:
     lower_bound_reason: str = ""  # why, for people; empty without it
     overlaps: bool = False  # whether a wave may begin while copies still recover in which it has no part
     holds: tuple[Hold, ...] = ()  # what would hold the run now
+    predicates: int = 0  # how many are checked before every stop, less those that are switched off
     lasting: tuple[str, ...] = ()  # predicates among them that waiting cannot clear: the run ends at once
     steps: tuple[Step, ...] = ()
     # key to (found, wanted), of the first level at which the run changes it

@@ -16,7 +16,7 @@ from orchestrator.model.action import Purpose
 from orchestrator.model.encoding import fields_of
 from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request, step_name
-from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.policy import Kind, Policy, Strategy
 from orchestrator.model.prediction import Prediction
 from orchestrator.untrusted import one_line
 from orchestrator.view.text import counted, duration, listed, nodes_of
@@ -45,6 +45,14 @@ _PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "Op
 def work_of(policy: Policy) -> str:
     """What a run does to its nodes, with its article."""
     return "a restart" if policy.upgrade is None else f"an upgrade to {policy.upgrade.target}"
+
+
+STRATEGIES: Final[Mapping[Strategy, str]] = {
+    Strategy.NODE: "node by node",
+    Strategy.ZONE: "zone by zone",
+    Strategy.SHARD_SAFE: "set by set",
+}
+"""How the nodes of a run follow one another."""
 
 
 def _names(state: RunState) -> str:
@@ -215,9 +223,9 @@ def awaited(state: RunState) -> str:
 
 
 def prediction_words(prediction: Prediction) -> str:
-    """A predicted duration for people."""
+    """A predicted duration for people: `about 4m 30s (15s to 30m 0s)`."""
     low, likely, high = (duration(one) for one in (prediction.low, prediction.likely, prediction.high))
-    return f"likely {likely} (between {low} and {high})"
+    return f"about {likely} ({low} to {high})"
 
 
 def prediction_object(prediction: Prediction) -> dict[str, float]:

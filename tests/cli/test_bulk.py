@@ -132,7 +132,7 @@ def test_index_is_not_written_holds_until_it_is_resumed(console: Console, cluste
     cluster.indices["posts-01"].written = 0
     resumed = console.run("resume", "--yes")
     assert resumed.code == ExitCode.DONE
-    assert "posts-01: 40 -> 4 segments a copy, 80.0 MB -> 8.0 MB" in resumed.out
+    assert "posts-01: 40 → 4 segments a copy, 80.0 MB → 8.0 MB" in resumed.out
     assert cluster.merges == ["posts-01"]
 
 

@@ -26,7 +26,11 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     whose = f"5 settings, es2: left by run {run} of "
 
     planned = console.run("plan", "--cluster", file)
-    assert (planned.code, "HELD" in planned.out, "3 nodes in 3 waves" in planned.out) == (0, False, True)
+    assert (planned.code, "HELD" in planned.out, "Ready: all 25 checks pass. 3 waves" in planned.out) == (
+        0,
+        False,
+        True,
+    )
     assert planned.err.startswith(whose), planned.err
     assert " ago); this restart restores it first\n" in planned.err
     assert f"to restore it alone: orchestrate restore {run}" in planned.err

@@ -60,9 +60,9 @@ def test_a_plan_has_the_version_and_every_step(console: Console, cluster: SmallC
     dry = upgrade(console, *TO, "--dry-run", "--output", "json")
     assert (dry.code, dry.plan["fingerprint"]) == (ExitCode.DONE, said.plan["fingerprint"])
     assert {asked.method for asked in cluster.asked} == {"GET"}
-    shown = console.run("plan", "--cluster", "lab.yml", *TO, "--only", "es1")
-    assert "Plan for lab: Elasticsearch 8.19.0, upgrade to 8.19.5, strategy node\n" in shown.out
-    assert "mixed versions after this run: es2 8.19.0, es3 8.19.0\n" in shown.out
+    shown = console.run("plan", "--cluster", "lab.yml", *TO, "--only", "es1", "--steps")
+    assert "lab · Elasticsearch 8.19.0 · 1 node · upgrade to 8.19.5 node by node\n" in shown.out
+    assert "Mixed versions after this run: es2 8.19.0, es3 8.19.0.\n" in shown.out
     assert "install --version 8.19.5" in shown.out
 
 
@@ -106,7 +106,7 @@ def test_no_node_is_newer_holds_and_no_wait_clears_it(console: Console, cluster:
     (newer,) = [hold for hold in said.plan["holds"] if hold["predicate"] == "no_node_is_newer"]
     assert (said.code, "es2" in newer["evidence"]) == (ExitCode.HELD, True)
     shown = console.run("plan", "--cluster", "lab.yml", *TO).out
-    assert "Waiting cannot clear no_node_is_newer: a run ends at once, with code 3.\n" in shown
+    assert "Waiting cannot clear it: a run ends at once, with code 3.\n" in shown
     assert "No waves: the run ends before the first.\n" in shown
 
 

@@ -190,7 +190,9 @@ def test_every_predicate_named_with_a_complaint_is_one() -> None:
 
 
 def test_the_readme_counts_the_predicates_right() -> None:
-    assert len(PREDICATES) == 25 + 9, "the new number belongs here, below, and into the pages that are named"
+    of_upgrade = sum(predicate.of_upgrade for predicate in PREDICATES)
+    counts = (len(PREDICATES) - of_upgrade, of_upgrade)
+    assert counts == (25, 9), "the new number belongs here, below, and into the pages that are named"
     said = {
         "README.md": ("nine more before an upgrade", "wenty-five"),
         "CHANGELOG.md": ("wenty-five",),

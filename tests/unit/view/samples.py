@@ -156,6 +156,7 @@ def plan(**changes: Any) -> Plan:
         "strategy": Strategy.NODE,
         "fingerprint": "sha256:0123",
         "waves": waves,
+        "predicates": 25,
         "predicted": Prediction(low=200, likely=260, high=500),
         "steps": steps,
         "settings_changed": {ENABLE: (None, "primaries"), "a.list": (("x", "y"), None)},

@@ -58,6 +58,8 @@ def _end(state: RunState, outcome: Outcome, *events: Event) -> list[str]:
 
 def plans() -> Iterator[tuple[str, object]]:
     yield "plan", plan_text(samples.plan())
+    yield "plan in full", plan_text(samples.plan(), steps=True)
+    yield "plan in 60 columns", plan_text(samples.plan(), width=60)
     held = samples.plan(holds=(samples.hold,), lasting=("zero_replica_indices",))
     yield "plan, held", plan_text(held)
     yield "plan of no node", plan_text(samples.plan(waves=(), steps=(), settings_changed={}))
@@ -246,7 +248,7 @@ def test_plan_text_warns_where_stops_lose_writes() -> None:
         ("opensearch", "1.3.20", False),
     ):
         text = plan_text(samples.plan(distribution=distribution, version=version))
-        assert ("stop the writers" in text) is said
+        assert ("Stop the writers" in text) is said
 
 
 def test_holds_of_one_subject_are_one() -> None:
