@@ -153,6 +153,9 @@ def validate(
     cluster: opt.Cluster,
     playbook: opt.Playbook = None,
     reboot: Annotated[bool, typer.Option("--reboot", help="Also check what --reboot needs.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show every check, also those that pass.")
+    ] = False,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
     """Check files, credentials, hosts, sudo and services. Exits 3 if a check fails.
@@ -165,7 +168,7 @@ def validate(
     """
     from orchestrator.cli.work.validate import check_cluster
 
-    return check_cluster(cluster, playbook=playbook, reboot=reboot, output=output)
+    return check_cluster(cluster, playbook=playbook, reboot=reboot, verbose=verbose, output=output)
 
 
 notify: Final = group("Try out the messages of runs.")
@@ -209,6 +212,7 @@ def rehearse(
     to: opt.OptionalTo = None,
     playbook: opt.Playbook = None,
     selection: opt.SelectionOptions,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show every event and wait of the run.")] = False,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
     """Simulate a restart or an upgrade, with faults. The cluster itself is only read.
@@ -231,6 +235,7 @@ def rehearse(
             save=save,
             playbook=playbook,
             overrides=selection.overrides(to=to),
+            verbose=verbose,
             output=output,
         )
     if selection != opt.SelectionOptions() or any(given is not None for given in (to, playbook, save)):
@@ -238,7 +243,7 @@ def rehearse(
             "a snapshot holds its run as it would begin, flags included: give --seed alone with it, "
             "or make another one with `rehearse --cluster … --save`"
         )
-    return rehearse_snapshot(snapshot, seed, output=output)
+    return rehearse_snapshot(snapshot, seed, verbose=verbose, output=output)
 
 
 class CheckOutput(Enum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final
 
 from orchestrator.engine.estimate import PastTimes
@@ -26,8 +26,9 @@ from orchestrator.simulation.glance import glance
 from orchestrator.simulation.invariants import Step
 from orchestrator.simulation.merge_invariants import broken
 from orchestrator.simulation.mirror import mirrored
-from orchestrator.simulation.mishaps import Crash
+from orchestrator.simulation.mishaps import Crash, Trip, What
 from orchestrator.simulation.nights import night
+from orchestrator.view.rehearsed import Befallen
 
 MOST_TURNS: Final = 500_000
 """Decisions; a run of a hundred nodes takes some twenty thousand."""
@@ -61,7 +62,7 @@ class Rehearsal:
             run=f"rehearsal-{seed}",
             operator=(started.operator, started.host),
         )
-        self._killed: list[tuple[Instant, str]] = []
+        self._killed: list[Befallen] = []
         self._shown = 0
         self._off = bool(started.policy.disabled_predicates)
         self._broken: list[str] = []
@@ -88,7 +89,7 @@ class Rehearsal:
     @property
     def mishaps(self) -> tuple[str, ...]:
         """What has gone wrong so far."""
-        return tuple(words for _, words in self._mishaps())
+        return tuple(mishap.words for mishap in self._mishaps())
 
     @property
     def against_rules(self) -> tuple[str, ...]:
@@ -105,15 +106,19 @@ class Rehearsal:
             times=PastTimes(),
         )
 
-    def news(self) -> Sequence[tuple[Instant, str]]:
+    def news(self) -> Sequence[Befallen]:
         """What has gone wrong since the last call."""
-        happened = sorted((*self._mishaps(), *self._killed), key=itemgetter(0))
+        happened = sorted((*self._mishaps(), *self._killed), key=attrgetter("at"))
         new, self._shown = happened[self._shown :], len(happened)
         return new
 
-    def _mishaps(self) -> list[tuple[Instant, str]]:
+    def _mishaps(self) -> list[Befallen]:
         words = self._night.words
-        return [(at, words[what]) for at, what in self._simulation.fate.befell if what in words]
+        return [
+            Befallen(at=at, words=words[what], names=_named_by(what))
+            for at, what in self._simulation.fate.befell
+            if what in words
+        ]
 
     def play(self, reporter: Reporter, *, most_turns: int = MOST_TURNS) -> RunState:
         """From the beginning to the end, over every kill; the state in which it ended.
@@ -139,9 +144,8 @@ class Rehearsal:
             except Crash as kill:
                 seams.crash_at = None
                 follower.follow()
-                self._killed.append(
-                    (self.now(), f"the program is killed {_where(kill)}; a minute later: resume")
-                )
+                words = f"the program is killed {_where(kill)}; a minute later: resume"
+                self._killed.append(Befallen(at=self.now(), words=words, kills=True))
                 self._world.agenda.advance(_TAKEN_UP_AFTER)
                 state = self._resumed()
         if self._world.violations and not self._off:
@@ -166,6 +170,16 @@ class Rehearsal:
             except (LeaseError, JournalError):
                 self._world.agenda.advance(_TAKEN_UP_AFTER)
         return self._simulation.resume()
+
+
+def _named_by(what: What | Trip) -> frozenset[str]:
+    """The node, index, snapshot or setting that a mishap is about; of a verb that is lost, its target."""
+    of = (what.target,) if isinstance(what, Trip) else (getattr(what, name, None) for name in _ABOUT)
+    return frozenset(name for name in of if name)
+
+
+_ABOUT: Final = ("node", "index", "name", "key", "holder", "to")
+"""Fields of mishaps that name what they befall."""
 
 
 def _where(kill: Crash) -> str:

@@ -1,16 +1,16 @@
-"""The reporters for plain lines and for JSON lines, and the one that adds the mishaps of a rehearsal."""
+"""The reporters for plain lines and for JSON lines."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TextIO
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
-from orchestrator.model.encoding import fields_of, public_record
+from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
@@ -21,7 +21,7 @@ from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
 from orchestrator.view.progress import Wait
 from orchestrator.view.steps import run_in_words
 from orchestrator.view.summary import refusal_object, summary, summary_lines, summary_object
-from orchestrator.view.text import counted, duration, listed, printed, stamp, stamp_seconds
+from orchestrator.view.text import duration, printed, stamp, stamp_seconds
 
 
 class Reporters:
@@ -100,6 +100,7 @@ class LineReporter:
         past: records of earlier attempts at the run, for its summary.
         simulated: the run is a rehearsal, which cannot be resumed.
         every: seconds between two signs of life of a wait.
+        log: whether there are lines before the summary.
     """
 
     def __init__(
@@ -111,12 +112,16 @@ class LineReporter:
         past: Sequence[Record] = (),
         simulated: bool = False,
         every: Seconds = SIGN_OF_LIFE,
+        log: bool = True,
     ) -> None:
         self._out, self._feed = Outlet(stream), Feed(kind, past, every=every)
-        self._now, self._simulated = now, simulated
+        self._now, self._simulated, self._log = now, simulated, log
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one line per event, unless another event says the same."""
+        if not self._log:
+            self._feed.add(records)
+            return
         for line in self._feed.lines(records):
             self._out.line(str(line))
             for said in line.below:
@@ -127,7 +132,7 @@ class LineReporter:
     def waiting(self, state: RunState, decision: Decision) -> None:
         """Write the current wait if it has changed, or as a sign of life."""
         now = self._now()
-        wait = self._feed.wait(state, decision, now)
+        wait = self._feed.wait(state, decision, now) if self._log else None
         if wait is not None:
             for line in waiting_lines(state, wait, now):
                 self._out.line(line)
@@ -203,83 +208,3 @@ class JsonReporter:
     def refused(self, message: str, exit_code: ExitCode) -> None:
         """Write the summary of a command that was refused before a run began."""
         self._out.line(json_line(refusal_object(message, exit_code), at=self._now(), run=None))
-
-
-News = Callable[[], Sequence[tuple[Instant, str]]]
-"""The mishaps since the last call: time and text."""
-
-
-class Narrator:
-    """A `Reporter` of the mishaps of a rehearsal, before the one of its run.
-
-    Args:
-        news: the mishaps since the last call.
-        tell: writes one mishap.
-        end: called at the end of the run.
-    """
-
-    def __init__(self, news: News, tell: Callable[[Instant, str], None], end: Callable[[], None]) -> None:
-        self._news, self._tell, self._end = news, tell, end
-
-    def _catch_up(self) -> None:
-        for at, words in self._news():
-            self._tell(at, words)
-
-    def events(self, _records: Sequence[Record]) -> None:
-        """What went wrong before them."""
-        self._catch_up()
-
-    def waiting(self, _state: RunState, _decision: Decision) -> None:
-        """What went wrong before it."""
-        self._catch_up()
-
-    def finished(self, _state: RunState, _outcome: Outcome) -> None:
-        """What went wrong at last, and the end."""
-        self._catch_up()
-        self._end()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
-    """The result of a rehearsal; its fields are those of the JSON."""
-
-    seed: int  # the same seed on the same cluster gives the same rehearsal
-    mishaps: tuple[str, ...]  # all mishaps, in order
-    kills: int  # how often the program was killed and resumed
-    simulated_seconds: Seconds  # of the simulated cluster; `seconds`: of real time
-    seconds: Seconds
-    settings_not_as_found: tuple[str, ...]  # settings that differ from before the run
-    settings_changed_by_others: tuple[str, ...] = ()  # those that somebody else has changed since it began
-    nodes_down: tuple[str, ...]  # nodes that do not run
-    nodes_not_in_cluster: tuple[str, ...] = ()  # nodes that run, and that are not in the cluster
-    nodes_stopping: tuple[str, ...] = ()  # nodes whose stop has not ended: they still run
-    # actions of the run against the program's rules, of which some are disabled
-    against_rules: tuple[str, ...] = ()
-
-
-def rehearsed_object(end: Rehearsed) -> dict[str, object]:
-    """The result as a line of `--output json`."""
-    whole = replace(end, simulated_seconds=round(end.simulated_seconds, 3), seconds=round(end.seconds, 3))
-    return {"event": "rehearsed", **fields_of(whole)}
-
-
-def rehearsed_lines(end: Rehearsed) -> list[str]:
-    """The result for people."""
-    times = counted(len(end.mishaps), "thing")
-    killed = f", and the program was killed {counted(end.kills, 'time')}" if end.kills else ""
-    wrong = f"{times} went wrong{killed}" if end.mishaps or end.kills else "nothing went wrong"
-    took = f"{duration(end.simulated_seconds)} of a simulated cluster in {duration(end.seconds)}"
-    others, apart = end.settings_changed_by_others, end.nodes_not_in_cluster
-    against = "  against the rules, of which some are switched off (--disable-predicate):"
-    return [
-        f"rehearsed, seed {end.seed}: {took}; {wrong}",
-        f"  settings: {'NOT RESTORED' if end.settings_not_as_found else 'restored'}",
-        *(f"    {each}" for each in end.settings_not_as_found),
-        *(["  settings that others changed during the run (new values kept):"] if others else ()),
-        *(f"    {each}" for each in others),
-        f"  nodes down: {listed(end.nodes_down) if end.nodes_down else 'none'}",
-        *([f"  nodes whose stop has not ended: {listed(end.nodes_stopping)}"] if end.nodes_stopping else ()),
-        *([f"  nodes that run and are not in the cluster: {listed(apart)}"] if apart else ()),
-        *([against] if end.against_rules else ()),
-        *(f"    {each}" for each in end.against_rules),
-    ]

@@ -57,7 +57,8 @@ def test_validate_looks_where_metrics_go(console: Console, subtests: pytest.Subt
     ]:
         with subtests.test(file=file), SmallCluster() as cluster:
             metrics = {"textfile": str(console.folder / file)}
-            said = console.run("validate", "--cluster", cluster.write_file(console.folder, metrics=metrics))
+            file = cluster.write_file(console.folder, metrics=metrics)
+            said = console.run("validate", "--cluster", file, "--verbose")
             assert re.search(says, said.out), said.out
             assert said.code == code
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.work.validate import (
-    Check,
     copies_checks,
     expected_checks,
     lease_checks,
@@ -35,6 +34,7 @@ from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.view.checks import Check
 from tests.cli.console import Console, Said
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.lease import FakeLeasePort
@@ -53,8 +53,9 @@ def book(console: Console) -> Path:
 
 
 def validate(console: Console, cluster: SmallCluster, *words: str, **keys: Any) -> Said:
-    """With these keys in the cluster file."""
-    said = console.run("validate", "--cluster", cluster.write_file(console.folder, **keys), *words)
+    """Every check, with these keys in the cluster file."""
+    file = cluster.write_file(console.folder, **keys)
+    said = console.run("validate", "--cluster", file, "--verbose", *words)
     assert "Traceback" not in said.err
     return said
 
@@ -107,12 +108,12 @@ def test_what_does_not_need_the_cluster_is_checked_without_it(
     assert ("ok", "es1", "service") in found
     assert found[-2:] == [("-", "es2", "address"), ("ok", "gate", "command")]
     assert says.format(file=console.folder / "lab.yml") in said.out
-    assert said.out.splitlines()[-1].startswith(f"{'3 checks' if name == 'lab' else '1 check'} failed: ")
+    assert said.out.splitlines()[-1].startswith(f"NOT READY: {3 if name == 'lab' else 1} of ")
 
 
 def test_without_cluster_and_addresses_the_hosts_are_not_checked(console: Console) -> None:
     (console.folder / "ring.yml").write_text("kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n")
-    said = console.run("validate", "--cluster", "ring.yml")
+    said = console.run("validate", "--cluster", "ring.yml", "--verbose")
     assert (said.code, marks(said.out)[-1]) == (ExitCode.HELD, ("-", "hosts", "address"))
     assert "`hosts.nodes`" in said.out
 

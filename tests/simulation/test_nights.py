@@ -142,7 +142,7 @@ def test_a_killed_program_is_taken_up_and_told_of() -> None:
         if rehearsal.kills:
             break
     assert any(isinstance(record.event, RunResumed) for record in told.records)
-    said = [words for _, words in rehearsal.news()]
+    said = [mishap.words for mishap in rehearsal.news()]
     assert sum(words.startswith("the program is killed") for words in said) == rehearsal.kills
     assert rehearsal.news() == [], "each is told once"
 
@@ -159,7 +159,7 @@ def test_where_it_was_killed_names_each_event_once() -> None:
 
 def _kills(seed: int) -> list[str]:
     rehearsal, _ = rehearse(cluster(), policy(), seed)
-    return [words for _, words in rehearsal.news() if words.startswith("the program is killed")]
+    return [mishap.words for mishap in rehearsal.news() if mishap.kills]
 
 
 def test_a_wrong_step_is_a_defect_unless_its_rule_is_off() -> None:

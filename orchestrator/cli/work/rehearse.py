@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -23,22 +24,25 @@ from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
 from orchestrator.runs.rehearsal import Rehearsal
+from orchestrator.view.live import live_console, wants_live
 from orchestrator.view.phrases import hold_sentence, nodes_in_words, work_of
-from orchestrator.view.reporters import (
-    JsonReporter,
-    LineReporter,
+from orchestrator.view.rehearsed import (
+    Befallen,
     Narrator,
-    Outlet,
+    Progress,
     Rehearsed,
-    Reporters,
-    json_line,
+    Story,
     rehearsed_lines,
     rehearsed_object,
 )
+from orchestrator.view.reporters import JsonReporter, LineReporter, Outlet, Reporters, json_line
 from orchestrator.view.text import stamp_seconds
 
 _SIGN_OF_LIFE: Final[Seconds] = 900.0
 """In simulated time: a wait of eight hours takes a second, so frequent signs of life are useless."""
+
+_SPEAKS_EVERY: Final[Seconds] = 10.0
+"""In real time, where the terminal is plain."""
 
 
 def rehearse_cluster(
@@ -48,6 +52,7 @@ def rehearse_cluster(
     save: Path | None,
     playbook: str | None,
     overrides: Overrides,
+    verbose: bool,
     output: Output,
 ) -> int:
     """Read a cluster, save the reading if requested, and rehearse on it. Returns the exit code."""
@@ -64,17 +69,25 @@ def rehearse_cluster(
         save_snapshot(save, started, seen)
         play = next_command("rehearse", "--snapshot", str(save))
         context.note(f"saved to {save}; `{play}` plays on it")
-    return int(_play(Rehearsal(started, seen, seed), started, seen, context, seed))
+    return int(_play(Rehearsal(started, seen, seed), started, seen, context, seed, verbose=verbose))
 
 
-def rehearse_snapshot(snapshot: Path, seed: int, *, output: Output) -> int:
+def rehearse_snapshot(snapshot: Path, seed: int, *, verbose: bool, output: Output) -> int:
     """Rehearse on a saved reading. Returns the exit code."""
     started, seen = load_snapshot(snapshot)
-    return int(_play(Rehearsal(started, seen, seed), started, seen, context_of(output), seed))
+    return int(
+        _play(Rehearsal(started, seen, seed), started, seen, context_of(output), seed, verbose=verbose)
+    )
 
 
 def _play(
-    rehearsal: Rehearsal, started: RunStarted, seen: Observation, context: Context, seed: int
+    rehearsal: Rehearsal,
+    started: RunStarted,
+    seen: Observation,
+    context: Context,
+    seed: int,
+    *,
+    verbose: bool,
 ) -> ExitCode:
     nodes, what = nodes_in_words(started, named=False), work_of(started.policy)
     context.note(f"rehearsing {what} of {nodes} on a simulation of {started.cluster}, seed {seed}")
@@ -86,7 +99,7 @@ def _play(
     def say_json(payload: dict[str, object], at: Instant) -> None:
         out.line(json_line(payload, at=at, run=rehearsal.run))
 
-    def end() -> None:
+    def end(stories: Sequence[Story]) -> None:
         left = rehearsal.aftermath()
         result = Rehearsed(
             seed=seed,
@@ -102,34 +115,56 @@ def _play(
             against_rules=rehearsal.against_rules,
         )
         if text:
-            for line in rehearsed_lines(result):
+            for line in rehearsed_lines(result, stories, context.columns):
                 out.line(line)
         else:
             say_json(rehearsed_object(result), rehearsal.now())
 
-    def tell(at: Instant, words: str) -> None:
-        if text:
-            out.line(f"{stamp_seconds(at)} MISHAP: {words}")
-        else:
-            say_json({"event": "mishap", "what": words}, at)
+    def tell(mishap: Befallen) -> None:
+        if not text:
+            say_json({"event": "mishap", "what": mishap.words}, mishap.at)
+        elif verbose:
+            out.line(f"{stamp_seconds(mishap.at)} MISHAP: {mishap.words}")
 
+    narrator, reporter = (
+        Narrator(rehearsal.news, tell, end),
+        _reporter(rehearsal, started, context, log=verbose),
+    )
     try:
-        state = rehearsal.play(
-            Reporters(Narrator(rehearsal.news, tell, end), _reporter(rehearsal, started, context))
-        )
+        with _sign_of_life(rehearsal, context, verbose=verbose) as alive:
+            return exit_code(rehearsal.play(Reporters(alive, narrator, reporter)))
     except SafetyViolation as defect:
         raise SafetyViolation(
             f"{defect}; a defect of the program: please report it with seed {seed} and a snapshot (--save)"
         ) from defect
-    return exit_code(state)
 
 
-def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context) -> Reporter:
+def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context, *, log: bool) -> Reporter:
     """Plain lines even on a terminal: hours pass in seconds, too fast for a panel."""
     if context.output is Output.JSON:
         return JsonReporter(context.out, rehearsal.now, every=_SIGN_OF_LIFE)
     kind = started.policy.kind
-    return LineReporter(context.out, rehearsal.now, kind=kind, simulated=True, every=_SIGN_OF_LIFE)
+    return LineReporter(context.out, rehearsal.now, kind=kind, simulated=True, every=_SIGN_OF_LIFE, log=log)
+
+
+@contextmanager
+def _sign_of_life(rehearsal: Rehearsal, context: Context, *, verbose: bool) -> Iterator[Reporter]:
+    """How far it is, on a terminal that does not get its log: a line that changes, else one at times."""
+    spoke = context.clock.now()
+
+    def at_times(text: str) -> None:
+        nonlocal spoke
+        if context.clock.now() - spoke >= _SPEAKS_EVERY:
+            spoke = context.clock.now()
+            context.note(text)
+
+    if verbose or not (context.output.for_people and context.out.isatty()):
+        yield Reporters()
+    elif context.output is Output.TEXT and wants_live(context.out, context.environment):
+        with live_console(context.out, context.environment).status("", spinner="line") as line:
+            yield Progress(lambda: rehearsal.simulated, line.update, line.stop)
+    else:
+        yield Progress(lambda: rehearsal.simulated, at_times, lambda: None)
 
 
 def _not_simulated(rehearsal: Rehearsal, started: RunStarted, seen: Observation) -> Sequence[Hold]:

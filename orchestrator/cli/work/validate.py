@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar, assert_never
 
@@ -35,7 +33,6 @@ from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.elasticsearch.rules.predicates import is_waived
 from orchestrator.elasticsearch.rules.returning import Away, returns
 from orchestrator.engine.gates import judged
-from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
@@ -62,26 +59,16 @@ from orchestrator.runs.selection import require_cluster
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_gone
 from orchestrator.runtime.store import StateStore
+from orchestrator.view.checks import Check, check_lines, verdict
 from orchestrator.view.left_behind import LeftBehind
-from orchestrator.view.text import counted, listed
+from orchestrator.view.text import counted, listed, wrapped
 
 _T = TypeVar("_T")
 
 _LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One check."""
-
-    subject: str
-    point: str
-    good: bool | None  # None when it could not be checked, because another check failed, or passes with time
-    message: str
-    of_host: bool = False  # whether its subject is a host
-
-
-def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: Output) -> int:
+def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, verbose: bool, output: Output) -> int:
     """Check each point and print the result. Returns the exit code."""
     context = context_of(output)
     named = context.hosts(cluster)
@@ -89,7 +76,7 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         flag = "--playbook" if playbook else "--reboot" if reboot else None
         if flag is not None:
             raise UsageError(f"{flag}: not for {named.path}: nothing restarts hosts without a cluster")
-        return int(_check_only_hosts(named, named.spec.tune, context))
+        return int(_check_only_hosts(named, named.spec.tune, context, brief=not verbose))
     file = of_cluster(named)
     book = context.files.playbook(playbook or file.spec.playbook)
     require_playbook(file, book)
@@ -104,18 +91,18 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         gates = gates_in(book.spec.gates, folder)
         secrets = ports.secret_files((*secrets_in(book.spec.gates, folder), *around.references))
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
-        sound = Check(subject="config", point="files", good=True, message=files)
+        sound = Check(subject="config", point="files", good=True, message=files, news=True)
         accepted = book.spec.accept.not_returning if isinstance(book.spec, PlaybookSpec) else ()
         checks = _checks(
             ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accepted=accepted
         )
         every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _surroundings(around, ports))
-        return int(_report(every, context, before="a restart"))
+        return int(_report(every, context, before="a restart", brief=not verbose))
     finally:
         ports.close()
 
 
-def _check_only_hosts(file: HostsFile, profile: str | None, context: Context) -> ExitCode:
+def _check_only_hosts(file: HostsFile, profile: str | None, context: Context, *, brief: bool) -> ExitCode:
     """Check what the tuning of hosts without a cluster needs."""
     file.check_files()
     for warning in file.overrides_without_node(file.named_nodes()):
@@ -126,11 +113,11 @@ def _check_only_hosts(file: HostsFile, profile: str | None, context: Context) ->
     ports = context.ports(file)
     try:
         ports.require_secrets(())
-        sound = Check(subject="config", point="files", good=True, message=files)
+        sound = Check(subject="config", point="files", good=True, message=files, news=True)
         hosts = {NodeName(name): address for name, address in file.named_nodes().items()}
         checks = _hosts(ports, hosts, reboot=False, lease_place=LeasePlace.STATE)
         every = chain((sound,), _secrets(ports.secret_files(())), _not_named(file, hosts), checks)
-        return _report(every, context, before="tuning")
+        return _report(every, context, before="tuning", brief=brief)
     finally:
         ports.close()
 
@@ -148,17 +135,18 @@ def _not_named(file: HostsFile, hosts: Iterable[NodeName]) -> Iterator[Check]:
                 yield Check(subject=node, point=point, good=None, message=said, of_host=True)
 
 
-def _report(every: Iterable[Check], context: Context, *, before: str) -> ExitCode:
-    """Print each check as it is made, and the result."""
-    faults: list[Check] = []
-    noted = _noting(faults, every)
-    for check in together(noted) if context.output.for_people else noted:
-        _say(check, context)
-    bad = len(faults)
+def _report(every: Iterable[Check], context: Context, *, before: str, brief: bool) -> ExitCode:
+    """Print the checks as they are made, and the result."""
+    made: list[Check] = []
+    checks = _noting(made, every)
     if context.output.for_people:
-        context.say(
-            f"{counted(bad, 'check')} failed: correct this before {before}" if bad else "all checks passed"
-        )
+        for line in check_lines(checks, brief=brief, width=context.columns):
+            context.say(line)
+        context.say(*wrapped(verdict(made, before=before), context.columns))
+    else:
+        for check in checks:
+            _say(check, context)
+    bad = sum(check.good is False for check in made)
     return context.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad)
 
 
@@ -188,7 +176,7 @@ def _checks(
         return
     leader = "claimant" if view.riak else "master"
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
-    yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
+    yield Check(subject="cluster", point="identity", good=view.master is not None, message=what, news=True)
     left = _left_behind(ports, context, view, lease_place)
     yield from expected_checks(of_cluster(ports.file).spec, view, left)
     yield from _endpoints(ports)
@@ -271,7 +259,8 @@ def expected_checks(spec: AnyClusterSpec, view: ClusterView, left: DeadRun | Non
             message += (
                 ": a run would wait and then be held; start those that are missing, or correct `expect.nodes`"
             )
-        yield Check(subject="cluster", point="expect", good=there >= wanted, message=message)
+        good = there >= wanted
+        yield Check(subject="cluster", point="expect", good=good, message=message, news=bool(down))
     lowest = spec.version if isinstance(spec, ClusterSpec) else None
     if lowest is not None:
         older = sorted(node.name for node in view.nodes if numbers(node.version) < numbers(lowest))
@@ -335,26 +324,11 @@ def _hosts(
         connections.close()
 
 
-def _noting(faults: list[Check], checks: Iterable[Check]) -> Iterator[Check]:
-    """The checks; those that failed are kept, for their number."""
+def _noting(made: list[Check], checks: Iterable[Check]) -> Iterator[Check]:
+    """The checks; each is kept, for the result."""
     for check in checks:
-        if check.good is False:
-            faults.append(check)
+        made.append(check)
         yield check
-
-
-def together(checks: Iterable[Check]) -> Iterator[Check]:
-    """The checks for people: hosts with the same result at the same point are one check, with their names."""
-    for of_host, some in groupby(checks, key=attrgetter("of_host")):
-        if not of_host:
-            yield from some
-            continue
-        points: dict[tuple[str, bool | None], dict[str, str]] = {}
-        for check in some:
-            points.setdefault((check.point, check.good), {})[check.subject] = check.message
-        for (point, good), messages in points.items():
-            for message, hosts in by_same_reason(messages.items()).items():
-                yield Check(subject=listed(hosts), point=point, good=good, message=message, of_host=True)
 
 
 def ring_checks(riak: RiakView) -> Iterator[Check]:
@@ -411,7 +385,8 @@ def lease_checks(
     host creates and removes a file.)
     """
     if left is not None:
-        yield Check(subject="cluster", point="lease", good=True, message=left.sentence("a restart"))
+        said = left.sentence("a restart")
+        yield Check(subject="cluster", point="lease", good=True, message=said, news=True)
         return
     if place is not LeasePlace.CLUSTER:
         return
@@ -433,7 +408,7 @@ def lease_checks(
         yield Check(subject="cluster", point="lease", good=good, message=said)
     else:
         held = f"readable, held by run {record.run} of {record.owner}"
-        yield Check(subject="cluster", point="lease", good=True, message=held)
+        yield Check(subject="cluster", point="lease", good=True, message=held, news=True)
 
 
 def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
@@ -445,7 +420,8 @@ def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
             yield Check(subject="gate", point=name, good=False, message=f"cannot be read: {view.reason}")
         else:
             how = "open" if view.open else "closed"
-            yield Check(subject="gate", point=name, good=True, message=f"{how}: {view.evidence}")
+            said = f"{how}: {view.evidence}"
+            yield Check(subject="gate", point=name, good=True, message=said, news=True)
 
 
 def _metrics(path: Path) -> Check:
@@ -492,15 +468,12 @@ def _surroundings(around: Around, ports: FilePorts) -> Iterator[Check]:
 
 
 def _say(check: Check, context: Context) -> None:
-    if context.output is Output.JSON:
-        line = {
+    context.say_json(
+        {
             "event": "check",
             "subject": check.subject,
             "point": check.point,
             "good": check.good,
             "message": check.message,
         }
-        context.say_json(line)
-    else:
-        mark = {True: "ok  ", False: "BAD ", None: "-   "}[check.good]
-        context.say(f"{mark} {check.subject:<12} {check.point:<12} {check.message}")
+    )

@@ -16,7 +16,8 @@ from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinis
 from orchestrator.model.observation import Watch
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.view.progress import not_restored
-from orchestrator.view.reporters import JsonReporter, LineReporter, Outlet, Rehearsed, rehearsed_lines
+from orchestrator.view.rehearsed import Rehearsed, rehearsed_lines
+from orchestrator.view.reporters import JsonReporter, LineReporter, Outlet
 from orchestrator.view.summary import summary, summary_lines
 from tests.unit.view import samples
 
@@ -101,7 +102,7 @@ def views() -> Iterator[tuple[str, object]]:
         settings_changed_by_others=("cluster.routing.allocation.enable: was absent, is none",),
         nodes_not_in_cluster=("es3",),
     )
-    yield "a rehearsal with settings of others", rehearsed_lines(rehearsed)
+    yield "a rehearsal with settings of others", rehearsed_lines(rehearsed, ())
     json_ = Written("json").events(recovered(1)).waits("es2 to come up", hold)
     json_.ends(samples.run_state(holds=(hold,)), Outcome.NOT_RESTORED)
     yield "JSON of a node, a wait and the end", json_.lines

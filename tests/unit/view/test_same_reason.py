@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.cli.work.validate import Check, together
 from orchestrator.engine.left_over import LeftOver, grouped, recorded, texts
 from orchestrator.model.action import ProbeSettings, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
@@ -16,6 +15,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, OnFailure, TunableState, Verdict
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.work_event import InstallEnded, StartFailed, TuningMissed
+from orchestrator.view.checks import Check, together
 from orchestrator.view.feed import said_once
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.status import status_object, status_text
@@ -147,19 +147,14 @@ def test_hosts_with_one_result_are_one_check() -> None:
     def ssh(node: str, message: str, *, good: bool = True) -> Check:
         return Check(subject=node, point="ssh", good=good, message=message, of_host=True)
 
-    identity = Check(subject="cluster", point="identity", good=True, message="9.1.0")
     checks = [
-        identity,
         ssh("es1", "answers as es1"),
         ssh("es2", "answers as es2"),
         ssh("es3", "no route to es3", good=False),
-        identity,
     ]
     assert [(one.subject, one.message) for one in together(checks)] == [
-        ("cluster", "9.1.0"),
         ("es1, es2", "answers as es1"),
         ("es3", "no route to es3"),
-        ("cluster", "9.1.0"),
     ]
 
 
