@@ -26,6 +26,7 @@ _LINK: Final = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
 _TABLE: Final = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEAD: Final = re.compile(r"<th(?: [^>]*)?>(.*?)</th>", re.DOTALL)
 _ROW_OF_CELLS: Final = re.compile(r"<tr>(?:(?!</tr>).)*?<td.*?</tr>", re.DOTALL)
+_SHORT: Final = re.compile(r"<code>(?=[^<]{1,24}</code>)")
 _LANGUAGES: Final = {".yml": "yaml", ".py": "python", ".toml": "toml"}
 _ROW, _COLUMN, _MARGIN = 34, 240, 100
 _NAMED_FROM: Final = 3
@@ -75,8 +76,11 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Give each cell the name of its column: on a narrow screen a row is a list of its cells (`site.css`)."""
-    return _TABLE.sub(lambda table: _named(table[0]), html)
+    """Give each cell the name of its column: on a narrow screen a row is a list of its cells (`site.css`).
+
+    Short code in a cell stays on one line.
+    """
+    return _TABLE.sub(lambda table: _SHORT.sub('<code class="short">', _named(table[0])), html)
 
 
 def _named(table: str) -> str:
