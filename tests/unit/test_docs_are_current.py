@@ -29,7 +29,7 @@ def test_a_generated_page_is_what_the_code_says_now(subtests: pytest.Subtests) -
             assert (generate.FOLDER / name).read_text() == generate.PAGES[name](), "run: make docs"
 
 
-def test_no_reference_page_shows_python_or_numbers_its_rows() -> None:
+def test_no_reference_page_shows_python_or_numbers_rows() -> None:
     shown = re.compile(
         r"\b(?:None|True|False|Args|Raises|Returns|Yields|Pure|self|tuple|dict|[a-z]+_[a-z_]+\.py)\b"
         r"|\('|^\| \d+ \| `\w+` \||\| `[(\[<][^`]*`",
