@@ -1,7 +1,7 @@
 """What the live view showed of a run, beside the journal of that run: its bar, its time left, its signs.
 
-A recording is the screen every second (`terminal.py`) and the records of the run. What they add up to is apart
-from how they are taken, so that it can be shown without nodes that each defect would be noticed.
+A recording is the screen every second (`terminal.py`) and the records of the run. What they add up to is
+apart from how they are taken, so that it can be shown without nodes that each defect would be noticed.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def _back(event: Event, node: str) -> bool:
 
 
 EVENTS: Final[Mapping[tuple[str, str], Shows]] = {
+    (NOW, "check"): _chosen,
     (OVER, "check"): _chosen,
     (NOW, "disable allocation"): _chosen,
     (OVER, "disable allocation"): _node_in("stopping"),
@@ -117,7 +118,9 @@ def seconds_of(left: str) -> tuple[float, float]:
     found = _LEFT.search(left)
     assert found is not None, left
     low, high = (
-        sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([dhms])", found[end] or ""))
+        sum(
+            float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([dhms])", found[end] or "")
+        )
         for end in ("low", "high")
     )
     return (low if found["low"] else high), high
@@ -166,9 +169,7 @@ class Recording:
             for node, sign, step in self._signs_in(look):
                 if (node, sign, step) not in found:
                     event = self.first(EVENTS[sign, step], node)
-                    found[node, sign, step] = Sign(
-                        node=node, sign=sign, step=step, seen=look.at, event=event
-                    )
+                    found[node, sign, step] = Sign(node=node, sign=sign, step=step, seen=look.at, event=event)
         return list(found.values())
 
     def _signs_in(self, look: Look) -> Iterator[tuple[str, str, str]]:

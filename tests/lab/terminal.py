@@ -1,4 +1,4 @@
-"""A program in a terminal of 80 × 24, as a person sees it: its screen every second, and all that has scrolled."""
+"""A program in a terminal of 80 columns and 24 rows, as a person sees it: its screen every second."""
 
 from __future__ import annotations
 
