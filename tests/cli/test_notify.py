@@ -57,8 +57,8 @@ def test_validate_looks_where_metrics_go(console: Console, subtests: pytest.Subt
     ]:
         with subtests.test(file=file), SmallCluster() as cluster:
             metrics = {"textfile": str(console.folder / file)}
-            file = cluster.write_file(console.folder, metrics=metrics)
-            said = console.run("validate", "--cluster", file, "--verbose")
+            written = cluster.write_file(console.folder, metrics=metrics)
+            said = console.run("validate", "--cluster", written, "--verbose")
             assert re.search(says, said.out), said.out
             assert said.code == code
 

@@ -273,7 +273,7 @@ def test_a_killed_run_is_restored_by_hand_and_goes_on(
 
 
 def test_a_deposed_run_goes_on_after_the_other(process_cluster: ProcessCluster, person_of: PersonOf) -> None:
-    """It is suspended for longer than its lease lasts, and cannot be looked for: it is as on another machine."""
+    """It is suspended for longer than its lease lasts, and cannot be looked for, as on another machine."""
     lab = process_cluster(QUICKEST)
     before, me = prepare(lab), person_of(lab, foreign=True, expiry=4.0)
     run = me.restart()

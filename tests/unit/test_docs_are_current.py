@@ -145,6 +145,16 @@ def test_every_command_shown_is_one_and_has_the_flags_shown(
             assert [flag for flag in flags if not re.search(rf"{flag}\b", shown)] == []
 
 
+def test_the_first_pages_begin_with_one_sentence_and_the_first_commands() -> None:
+    for page in ("README.md", "docs/index.md"):
+        title, sentence, commands, *_ = (ROOT / page).read_text().split("\n\n")
+        assert title == "# orchestrate"
+        assert sentence.endswith(".")
+        assert ". " not in " ".join(sentence.split()), page
+        assert commands.startswith("```sh\n")
+        assert "\norchestrate plan --cluster prod " in commands
+
+
 def test_every_module_and_test_named_is_there() -> None:
     """Such as `engine/run.py`, below the program, the tests or the top; and tests that are witnesses."""
     text = "\n".join(page.read_text() for page in HANDWRITTEN)

@@ -35,12 +35,11 @@ from orchestrator.model.event import (
     WaveGaveWay,
 )
 from orchestrator.model.merging import MergeTarget
-from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from tests.simulation.play import cluster, policy
 from tests.simulation.program import Simulation
-from tests.states import state_with
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 RESUMED = RunResumed(operator="ann", host="bastion")
