@@ -8,12 +8,17 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, fields, replace
 from functools import cache
-from typing import Final
+from pathlib import Path
+from typing import Final, get_args
 
+import typer
+
+from docs import messages
 from docs.configuration import Key, keys
+from orchestrator.cli.program import COMMANDS, app
 from orchestrator.cli.work.explain import Entry
 from orchestrator.elasticsearch.rules import settings
 from orchestrator.elasticsearch.rules.merge import OWN_RULES
@@ -25,6 +30,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import MEANINGS
 from orchestrator.model.action import ACTION_NAMES, Purpose
+from orchestrator.model.event import Event
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
@@ -80,6 +86,10 @@ TERMS: Final[Mapping[str, str]] = {
         "A condition outside the cluster, from the playbook, such as the length of a queue. While it is "
         "closed, no node is stopped."
     ),
+    "snapshot": (
+        "A backup of indices that the cluster takes. While one runs, no node is stopped: the run waits "
+        "(`no_running_snapshot`). An upgrade needs a recent one (`snapshot_is_recent`)."
+    ),
     "lease": (
         "The record that one run works on this cluster: in the state database and in the cluster, or on the "
         "hosts of a Riak cluster. A second run exits with code 6."
@@ -126,6 +136,23 @@ TERMS: Final[Mapping[str, str]] = {
     ),
 }
 """Term to its meaning, in the order in which a reader meets them."""
+
+ALSO: Final[Mapping[str, tuple[str, ...]]] = {
+    "snapshot": ("backup", "backups"),
+    "stand down": ("abort", "give up"),
+    "zone": ("rack", "availability zone"),
+    "copies": ("replica", "replicas", "shard"),
+    "run": ("job",),
+    "wave": ("batch",),
+}
+"""Term to what others call it."""
+
+SHIPPED: Final = (
+    *("docs/tutorial", "docs/how-to", "docs/explanation", "docs/reference"),
+    *("configs/clusters", "configs/observability", "playbooks"),
+)
+"""Folders of pages and files for operators, which are in the package."""
+_ROOT: Final = Path(__file__).parents[1]
 
 EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.DONE: (
@@ -209,14 +236,26 @@ _PURPOSES: Final[Mapping[Purpose, str]] = {
 @cache
 def all_entries() -> tuple[Entry, ...]:
     """Everything that can be explained, grouped by kind."""
-    parts = (_terms, _predicates, _phases, _exit_codes, _steps, _checks, _cluster_settings, _keys)
-    return tuple(entry for part in parts for entry in part())
+    parts = (
+        _terms,
+        _commands,
+        _predicates,
+        _phases,
+        _exit_codes,
+        _steps,
+        _checks,
+        _events,
+        _cluster_settings,
+        _keys,
+    )
+    entries = tuple(entry for part in parts for entry in part())
+    return (*entries, *_pages({name for entry in entries for name in entry.names}))
 
 
 def _terms() -> Iterator[Entry]:
     for term, meaning in TERMS.items():
         plural = term if term.endswith(("s", "ed")) else f"{term}s"
-        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), plural)
+        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), plural, *ALSO.get(term, ()))
         yield Entry(names=names, kind="term", text=(meaning,))
 
 
@@ -239,7 +278,12 @@ def _predicates() -> Iterator[Entry]:
             facts = (("passes with time", passes), ("to disable it", disable))
             text = (paragraph(inspect.getdoc(rule.check)), f"Why: {rule.why}")
             yield Entry(
-                names=(rule.name,), kind=kind, text=text, facts=facts, may_be_disabled=rule.may_be_disabled
+                names=(rule.name,),
+                kind=kind,
+                text=text,
+                facts=facts,
+                messages=messages.of_check(rule.check),
+                may_be_disabled=rule.may_be_disabled,
             )
 
 
@@ -291,6 +335,25 @@ def _checks() -> Iterator[Entry]:
         yield Entry(names=(point.value,), kind="check of a host", text=(text,))
 
 
+def _commands() -> Iterator[Entry]:
+    todo = [(name, typer.main.get_command(app).commands[name]) for name in COMMANDS]  # type: ignore[attr-defined]  # a group
+    for name, command in todo:
+        todo += [(f"{name} {each}", one) for each, one in getattr(command, "commands", {}).items()]
+        said, line = getattr(command, "example", ("", ""))
+        facts = (
+            ("all options", f"`orchestrate {name} --help`"),
+            ("for example", f"`{line}`: {said}" if line else ""),
+        )
+        yield Entry(names=(name,), kind="command", text=(paragraph(command.help),), facts=facts)
+
+
+def _events() -> Iterator[Entry]:
+    for event in get_args(Event):
+        name = next(str(each.default) for each in fields(event) if each.name == "event")
+        said = messages.of_events().get(event.__name__, ())
+        yield Entry(names=(name,), kind="event", text=(paragraph(inspect.getdoc(event)),), messages=said)
+
+
 def _cluster_settings() -> Iterator[Entry]:
     """Cluster settings that a run writes with the shipped playbook, if none of them was set before."""
     policy = Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
@@ -325,6 +388,27 @@ def _keys() -> Iterator[Entry]:
             text=(key.meaning,),
             facts=(("takes", key.takes), ("default", key.default)),
         )
+
+
+def _pages(taken: Collection[str]) -> Iterator[Entry]:
+    """Pages and files that are in the package, by name: with the folder if the name is taken."""
+    files = [file for folder in SHIPPED for file in sorted((_ROOT / folder).rglob("*")) if file.is_file()]
+    for file in files:
+        path = file.relative_to(_ROOT).as_posix()
+        name = path.removeprefix("docs/").removesuffix(".md")
+        short = name.rpartition("/")[2]
+        names = (*([] if short in taken else [short]), name, path)
+        kind = "page" if file.suffix == ".md" else "file"
+        yield Entry(names=names, kind=kind, text=(_title(file),), page=path)
+
+
+def _title(file: Path) -> str:
+    """The title of a page; of another file, its first sentence."""
+    text = file.read_text()
+    if file.suffix == ".md":
+        return text.partition("\n")[0].strip("# ")
+    said = " ".join(re.findall(r"^# ?(.*)$", text.partition("\n#\n")[0], re.MULTILINE))
+    return f"{said.partition('. ')[0].rstrip('.')}." if said else f"The file {file.name}."
 
 
 def text() -> str:

@@ -15,6 +15,7 @@ import typer
 from orchestrator.cli import completion
 from orchestrator.cli import options as opt
 from orchestrator.cli.group import Command, group
+from orchestrator.next_command import next_command
 
 
 class Store(Enum):
@@ -100,7 +101,7 @@ class Given:
         Reached | None,
         typer.Option(
             "--connect",
-            help="How the hosts are reached: docs/how-to/reach-hosts.md. Default: ssh, or"
+            help=f"How the hosts are reached: `{next_command('explain', 'reach-hosts')}`. Default: ssh, or"
             " openssh where that alone reaches them.",
         ),
     ] = None
@@ -392,8 +393,8 @@ def diagnose(
 Name = Annotated[
     list[str] | None,
     typer.Argument(
-        help="A term, predicate, phase, exit code (number or name), cluster setting, or key of a file.",
-        metavar="NAME",
+        help="A name in a message, in JSON or in a file; or words of a message.",
+        metavar="NAME|WORD",
         autocompletion=completion.explained,
         show_default=False,
     ),
@@ -401,9 +402,10 @@ Name = Annotated[
 
 
 def explain(name: Name = None) -> int:
-    """Explain a name in a message or a file.
+    """Explain a name in a message or a file, or find it by words.
 
-    A name is a term, predicate, phase, exit code, cluster setting or key of a file. Without one, lists all.
+    A name is a term, command, predicate, phase, exit code, event, cluster setting, key of a file, or page of
+    the docs. Words list every name, message and text that has them. Without a name, lists all.
 
     For example, find every name and message about a snapshot:
 
@@ -411,4 +413,4 @@ def explain(name: Name = None) -> int:
     """
     from orchestrator.cli.work.explain import show
 
-    return show(" ".join(name) if name else None)
+    return show(" ".join(name).replace(",", " ") if name else None)

@@ -289,7 +289,7 @@ def missing_right(settings: HostSettings, right: Right, *others: Right) -> str:
     if right.what == LOCK:
         return (
             f"commands of this node cannot exclude each other on its host{said}: install util-linux, which"
-            " has `flock`, and give the account a folder for its lock (docs/how-to/least-rights.md)"
+            f" has `flock`, and give the account a folder for its lock ({sudo.PAGE})"
         )
     if settings.sudo is not Sudo.OFF and sudo.is_missing(right.said):
         return f"{commands} cannot be run as root{said}: {sudo.advice(settings, right.said)}"

@@ -111,7 +111,7 @@ def _refused(answers: Mapping[str, Section], upgrade: Upgrade, how: Sudo) -> Ite
         if answer is None or sudo.allows(how, answer.exit, answer.text, never_asks=never_asks):
             continue
         said = sudo.refusal(answer.text) or "sudo does not show that it needs no password"
-        yield f"{step_name(number)} may not run as root: {said} ({sudo.PAGE}#install-steps-of-an-upgrade)"
+        yield f"{step_name(number)} may not run as root: {said} ({sudo.PAGE}: install steps of an upgrade)"
         return
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.next_command import next_command
 from orchestrator.sudo_question import ONLY_DOAS, REFUSE_DOAS
 
 _WRONG: Final = (
@@ -37,8 +38,8 @@ _REFUSALS: Final = re.compile(
 
 _MISSING: Final = re.compile(r"sudo: (?:command )?not found")
 """A shell's message if sudo is missing."""
-PAGE: Final = "docs/how-to/least-rights.md"
-"""The page with the sudoers files to copy."""
+PAGE: Final = f"`{next_command('explain', 'least-rights')}`"
+"""What shows the sudoers files to copy."""
 IS_ROOT: Final = '[ "$(id -u)" = 0 ]'
 """A shell line that succeeds where the account is root."""
 
@@ -84,7 +85,7 @@ def advice(settings: HostSettings, refusal: str) -> str:
             "there is no sudo on the host: install it, or log in as root (`hosts.user: root`) with"
             " `hosts.sudo: auto`; where the account has the rights without sudo, set `hosts.sudo: false`"
         )
-    return f"copy the sudoers file of {PAGE}"
+    return f"copy the sudoers file that {PAGE} names"
 
 
 def prefix(sudo: Sudo) -> str:

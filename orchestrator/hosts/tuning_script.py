@@ -30,7 +30,7 @@ from orchestrator.model.tuning import (
 )
 from orchestrator.redact import end_of
 
-SUDOERS: Final = "docs/how-to/least-rights.md (Host tuning)"
+SUDOERS: Final = f"{sudo.PAGE} (host tuning)"
 _BEFORE_SUDO: Final = re.compile(r"^.*?: (?=sudo: |Sorry, )")
 _STARTED: Final = "tuning"
 _FAILED: Final = "as root: "
@@ -202,7 +202,7 @@ def _why(settings: HostSettings, answer: Section) -> str:
         return " ".join(said.split()) or "failed without a message"
     words = _BEFORE_SUDO.sub("", refusal)
     command = f" `{failed}`" if failed and text else ""
-    return f"sudo refused{command}: {words}; copy the sudoers files of {SUDOERS}"
+    return f"sudo refused{command}: {words}; copy the sudoers files that {SUDOERS} names"
 
 
 def _spec(text: str | None) -> str:

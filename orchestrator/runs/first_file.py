@@ -251,7 +251,7 @@ def with_cluster(draft: Draft, found: Found) -> Draft:
         head=(
             f"Cluster {found.view.name}: {product(found)}, {counted(nodes, 'node')}.",
             "Written by `orchestrate init`. Read it, and correct what is not right.",
-            "All keys: docs/reference/configuration.md. Check the file with `orchestrate validate`.",
+            "All keys: `orchestrate explain configuration`. Check the file with `orchestrate validate`.",
         ),
     )
 

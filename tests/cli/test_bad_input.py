@@ -132,7 +132,7 @@ CASES: list[tuple[Callable[[Stage], Words], str, int]] = [
     (lambda at: validate(at, **at.sshd()[1]), NO_HOST_KEY, 3),
     (lambda at: at.restart(**at.sshd()[1]), f"{HELD} … {NO_HOST_KEY}", 3),
     (with_a_changed_key, f"{HELD} … known_hosts:1", 3),
-    (with_a_refusing_sudo, f"{HELD} … sudo does not let … a password is required … least-rights.md", 3),
+    (with_a_refusing_sudo, f"{HELD} … sudo does not let … a password is required … explain least-rights", 3),
     (lambda at: apply_edited(at, '"es3"', '"es7"'), f"{NO_FIT} … es7 … make a new plan", 7),
     (apply_edited, f"{NO_FIT} … or the file was edited", 7),
     (lambda at: with_state(at, b"SQLite format 3\0" + bytes(range(256)) * 40), "state.db … move it away", 2),

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from docs.explained import EXIT_MEANINGS, NODE_PHASES, TERMS, all_entries, paragraph
+from docs import messages
+from docs.explained import ALSO, EXIT_MEANINGS, NODE_PHASES, TERMS, all_entries, paragraph
+from orchestrator.cli.work.page import page_lines
 from orchestrator.elasticsearch.rules.merge import OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Point
 from orchestrator.model.action import ACTION_NAMES, Purpose
+from orchestrator.model.event import Event
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.view.phrases import PHASES
-from tests.cli.console import Console
+from tests.cli.console import REPOSITORY, Console
 
 RULES = {rule.name: rule for rule in (*RIAK_PREDICATES, *OWN_RULES, *PREDICATES)}
 
@@ -101,3 +107,106 @@ def test_what_is_explained_of_a_name(console: Console, subtests: pytest.Subtests
     every_kind = console.run("explain")
     assert every_kind.code == ExitCode.DONE
     assert all(name in every_kind.out for name in (*RULES, *(phase.value for phase in Phase)))
+
+
+def test_words_find_names_messages_texts_and_pages(console: Console, subtests: pytest.Subtests) -> None:
+    for words, *says in [
+        ("snapshot", "snapshot (term)", "no_running_snapshot (predicate): ", "snapshot_is_recent (pred"),
+        ("backup", "snapshot (term)", "no_running_snapshot (predicate): "),
+        ("disabled allocation", "set_allocation (step of a run): ", "disabled (term): "),
+        ("second failure", "second failure (term)", "second_failure (event): "),
+        ("stood down", "stand down (term): ", "stood_down (event): "),
+        ("3", "3 (exit code, HELD)"),
+        ("voting exclusions made outside", "no_other_maintenance (predicate)"),
+        ("primary is not started", "cluster_not_red (predicate)"),
+        ("started at once", 'rescued (event): "rescue: started at once, no started copy is left of …"'),
+        ("no_running_snapshot,gates_open", "no_running_snapshot (predicate) ", "gates_open (predicate) "),
+        ("held by no_running_snapshot (x: is running)", "no_running_snapshot (predicate) ", "Why: "),
+        ("no_other_m", "no_other_maintenance (predicate) No other"),
+        ("cron", "With `cron` on a page: ", "pipelines (page): Cron"),
+        ("es2 left the cluster, a shard turned red", "nearest: ", "second failure (term): "),
+        ("hooks", "Keys below `hooks`: hooks.before_stop, hooks.while_stopped"),
+        ("restart", "restart (command)", "orchestrate restart --help", "restart-riak (page): "),
+    ]:
+        with subtests.test(words=words):
+            said = _said(words, console)
+            assert [each for each in says if each not in said] == [], said
+    assert "Also with" not in _said("3", console)
+    assert _said("hold", console).index("hold (term)") < _said("hold", console).index("Also with `hold`")
+
+
+def test_each_word_of_other_tools_leads_to_its_term(console: Console) -> None:
+    for term, words in ALSO.items():
+        for word in words:
+            assert f"{term} (term)" in _said(word, console), word
+
+
+def test_what_has_none_of_the_words_is_refused(console: Console) -> None:
+    said = console.run("explain", "xyzzy")
+    assert (said.code, said.out) == (ExitCode.USAGE, "")
+    assert said.message == "explain xyzzy: unknown name; `orchestrate explain` lists all names"
+    assert "did you mean `wave`?" in console.run("explain", "wavee").message
+
+
+def test_an_explanation_fits_a_narrow_terminal(console: Console) -> None:
+    narrow = replace(console, environment={"COLUMNS": "60"})
+    for words in ("snapshot", "stood down", "stop", "least-rights", "cron"):
+        said = narrow.run("explain", words).out
+        code = [line for line in said.splitlines() if line.startswith("    ") and words == "least-rights"]
+        assert [line for line in said.splitlines() if len(line) > 60 and line not in code] == [], words
+
+
+def test_messages_are_found_in_the_source() -> None:
+    """From the source, so a message is found in the words of now."""
+    assert "records for …" in messages.of_check(RULES["no_other_maintenance"].check)
+    assert "gate … is closed: …" in messages.of_events()["GateClosed"]
+    assert "is running…" in messages.of_check(RULES["no_running_snapshot"].check)
+    assert {event.__name__ for event in get_args(Event)} - set(messages.of_events()) == set()
+
+
+PAGE = """# A page
+
+<!-- not shown -->
+A paragraph with a [link](../how-to/gates.md#top), a
+**second** line and [another](https://a.example).
+
+| say | not | why |
+|---|---|---|
+| `a\\|b` | c | d |
+
+| word | meaning |
+|---|---|
+| x | y |
+
+- an item
+  of two lines
+- another
+
+```sh
+orchestrate   plan
+```
+"""
+
+
+def test_a_page_is_shown_without_marks(tmp_path: Path) -> None:
+    file = tmp_path / "how-to/page.md"
+    file.parent.mkdir()
+    file.write_text(PAGE)
+    (file.parent / "gates.md").write_text("# Gates\n")
+    assert list(page_lines(file, 50)) == [
+        *("A page", ""),
+        "A paragraph with a link (`orchestrate explain",
+        "how-to/gates`), a second line and another.",
+        *("", "`a|b`", "  not: c", "  why: d", "", "x", "  y", ""),
+        *("- an item of two lines", "- another", "", "    orchestrate   plan"),
+    ]
+
+
+def test_a_file_is_shown_as_it_is_to_be_copied(console: Console) -> None:
+    for name, file in (
+        ("elasticsearch-role.json", "docs/reference/elasticsearch-role.json"),
+        ("sudoers-riak", "docs/reference/sudoers-riak"),
+        ("riak-example.yml", "configs/clusters/riak-example.yml"),
+        ("elasticsearch-rolling-restart.yml", "playbooks/elasticsearch-rolling-restart.yml"),
+    ):
+        assert console.run("explain", name).out == (REPOSITORY / file).read_text(), name

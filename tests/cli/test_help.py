@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import typer.main
 
 from orchestrator.cli import main
 from orchestrator.cli.help_format import shell_lines
 from orchestrator.cli.other_commands import Reached, Store
-from orchestrator.cli.program import COMMANDS, GROUPS, app
+from orchestrator.cli.program import COMMANDS, GROUPS
 from orchestrator.model.host import Connect
 from orchestrator.model.policy import Kind
 from orchestrator.runtime import signals
+from tests.cli.command_lines import LEAVES
 from tests.cli.console import Console
 
 WORDS = {"--yes": "question", "--watch": "watch", "--reboot": "reboot", "--exclude": "without|but"}
@@ -25,19 +23,6 @@ WORDS |= {"--only": "only", "--skip": "without", "--to": "install|upgrade", "--p
 """What a sentence says of an option; of another option it has the value."""
 WITHOUT_OPTIONS = {"pause", "stop", "restore", "notify test", "explain"}
 """Their example has only what the command is for."""
-
-
-def leaves(command: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command by its words, without groups."""
-    command = command or typer.main.get_command(app)
-    inner = getattr(command, "commands", {})
-    if not inner:
-        yield name.strip(), command
-    for each, one in inner.items():
-        yield from leaves(one, f"{name} {each}")
-
-
-LEAVES = dict(leaves())
 
 
 def test_each_command_is_in_one_group_of_the_help(console: Console) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.cli.suggest import _ELSEWHERE, suggested
-from tests.cli.test_help import LEAVES
+from tests.cli.command_lines import LEAVES
 
 
 def test_what_is_meant_by_a_wrong_word(subtests: pytest.Subtests) -> None:

@@ -489,7 +489,7 @@ def test_what_is_missing_is_named(secured: LabCluster) -> None:
     assert isinstance(done, Refused)
     assert "user reader may not PUT /_cluster/settings (403)" in done.reason
     assert "cluster:admin/settings/update" in done.reason
-    assert "docs/reference/elasticsearch-role.yml" in done.reason
+    assert "`orchestrate explain elasticsearch-role.yml`" in done.reason
     recoveries = ElasticsearchCluster(reader).observe([Look.RECOVERIES]).recoveries
     assert isinstance(recoveries, Unknown)
     assert "indices:monitor/recovery" in recoveries.reason

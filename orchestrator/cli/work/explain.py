@@ -1,4 +1,4 @@
-"""Explanations of terms, predicates, phases, exit codes, settings and file keys, for `explain`."""
+"""Explanations of names, messages and pages, for `explain`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,49 @@ import json
 import re
 import shutil
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import log
 from pathlib import Path
 from typing import Final
 
 import typer
 
+from orchestrator.cli.work.page import page_lines
+from orchestrator.config.lookup import shipped
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.next_command import next_command
+from orchestrator.untrusted import visible
 
 FILE: Final = Path(__file__).parents[1] / "explained.jsonl"
 """All explanations, grouped by kind. `make docs` writes it."""
 _WIDEST: Final = 100
 """Maximum line width of a text, even on a wider terminal."""
+_NEAREST: Final = 5
+"""Entries that are shown if none has all words."""
+_FEW: Final = 3
+"""More words than these are a message, and are together on a page by chance."""
+_SMALL: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a all an and are as at be by for from has if in is it its no not of on or that the to was with",
+    )
+)
+"""Words that say nothing of a subject."""
+_IRREGULAR: Final[Mapping[str, str]] = {
+    "stood": "stand",
+    "held": "hold",
+    "begun": "begin",
+    "began": "begin",
+    "ran": "run",
+    "lost": "lose",
+    "indices": "index",
+}
+"""Forms of a verb or noun that no ending shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Entry:
     """The explanation of one name."""
 
@@ -30,7 +57,26 @@ class Entry:
     kind: str  # the kind in plain words, such as `predicate`
     text: tuple[str, ...] = ()  # paragraphs
     facts: tuple[tuple[str, str], ...] = ()  # facts with their labels
+    messages: tuple[str, ...] = ()  # what the program says of it; `…` is known only at work
+    page: str = ""  # of a page or a file that is in the package: its path
     may_be_disabled: bool = False  # whether it is a predicate for `--disable-predicate`
+
+    @cached_property
+    def in_names(self) -> frozenset[str]:
+        """The words of its names, each without its ending."""
+        return _words(" ".join(self.names))
+
+    @cached_property
+    def everywhere(self) -> frozenset[str]:
+        """All its words."""
+        facts = (fact for _, fact in self.facts)
+        return self.in_names | _words(" ".join((*self.text, *facts, *self.messages)))
+
+    @property
+    def meaning(self) -> str:
+        """Its first sentence."""
+        text = next(iter(self.text), "") or next((f"{name}: {fact}" for name, fact in self.facts if fact), "")
+        return re.split(r"(?<=[.:!?])\s+(?=[A-Z`])", text.partition("\n\n")[0])[0].replace("**", "")
 
 
 def all_entries() -> tuple[Entry, ...]:
@@ -38,37 +84,183 @@ def all_entries() -> tuple[Entry, ...]:
     return tuple(Entry(**json.loads(line)) for line in FILE.read_text("utf-8").splitlines())
 
 
-def show(name: str | None) -> int:
-    """Print the explanation of a name; without a name, list all.
+def show(asked: str | None) -> int:
+    """Print the explanation of a name, or all names that have words in them; without a name, list all.
 
     Raises:
-        UsageError: there is no such name.
+        UsageError: nothing has these words.
     """
     entries = all_entries()
-    if name is None:
+    if asked is None:
         typer.echo(_overview(entries), nl=False)
         return ExitCode.DONE
-    wanted = re.sub(r"^exit[ _-]?code[ =_-]", "", name.casefold())
-    found = [entry for entry in entries if wanted in {each.casefold() for each in entry.names}]
-    if not found:
-        close = difflib.get_close_matches(wanted, [each for entry in entries for each in entry.names], n=1)
-        nearest = f"did you mean `{close[0]}`? " if close else ""
-        raise UsageError(
-            f"explain {name}: unknown name; {nearest}`{next_command('explain')}` lists all names"
-        )
-    typer.echo("\n".join(map(_page, found)), nl=False)
+    exact = _exact(asked, entries)
+    # A page has much to read: it is shown alone, and listed where the name is that of something else too.
+    explained = [entry for entry in exact if not entry.page] or exact
+    rest = [entry for entry in entries if entry not in explained]
+    if not explained:
+        found = list(_found(asked, rest))
+        if not found:
+            raise UsageError(_unknown(asked, entries))
+        if len(found) == len(found[0].entries) == 1 and _has(_words(asked), found[0].entries[0].everywhere):
+            explained, found = [*found[0].entries], []
+    elif explained[0].page or asked.isdigit():
+        found = []
+    else:
+        found = list(_named("Also with", explained[0].names[0], rest))
+    parts = ["\n".join(_page(entry)) for entry in explained]
+    parts += ["\n".join(each.lines()) for each in found]
+    parts += [f"`{next_command('explain', 'NAME')}` explains one."] if found else []
+    typer.echo("\n\n".join(part.rstrip() for part in parts))
     return ExitCode.DONE
 
 
-def _page(entry: Entry) -> str:
-    lines = [f"{entry.names[0]} ({entry.kind})", ""]
+def _exact(asked: str, entries: Sequence[Entry]) -> list[Entry]:
+    """Entries of a name, of the names in a message, or of the only name with this part."""
+    wanted = re.sub(r"^exit[ _-]?code[ =_-]", "", asked.casefold().strip())
+    quoted = {word.strip(".") for word in re.findall(r"[\w.]+", wanted) if "_" in word}
+    known = [(entry, {name.casefold() for name in entry.names}) for entry in entries]
+    exact = [entry for entry, names in known if wanted in names]
+    exact = exact or [entry for entry, names in known if quoted & names]
+    parts = [entry for entry, names in known if any(wanted in name for name in names)]
+    return exact or (parts if len(parts) == 1 else [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """Entries that have the words in the same place."""
+
+    title: str
+    entries: Sequence[Entry]
+    said: Mapping[str, str] = field(default_factory=dict)  # by name what is shown in place of the meaning
+    brief: bool = False  # names alone
+
+    def lines(self) -> Iterator[str]:
+        """What is printed of them."""
+        yield f"{visible(self.title)}:"
+        if self.brief:
+            yield _wrapped(", ".join(dict.fromkeys(entry.names[0] for entry in self.entries)))
+            return
+        for entry in self.entries:
+            kind, name = re.sub(r"^key of .*", "key", entry.kind), entry.names[0]
+            yield _wrapped(f"{name} ({kind}): {self.said.get(name, entry.meaning)}", hanging=4)
+
+
+def _named(title: str, wanted: str, entries: Iterable[Entry]) -> Iterator[_Found]:
+    """Entries with the words in their name; then keys that have them from a key above."""
+    words = _words(wanted)
+    part = wanted.casefold()
+    named = [one for one in entries if _has(words, one.in_names) or any(part in each for each in one.names)]
+    below = [one for one in named if one.kind.startswith("key") and not _has(words, _words(one.names[-1]))]
+    if len(named) > len(below):
+        itself = [entry for entry in named if entry not in below]
+        yield _Found(title=f"{title} `{wanted}` in the name", entries=itself)
+    if below:
+        yield _Found(title=f"Keys below `{wanted}`", entries=below, brief=True)
+
+
+def _found(wanted: str, entries: Sequence[Entry]) -> Iterator[_Found]:
+    """Entries with these words in the name, in a message or a text, else the nearest; then pages."""
+    words = _words(wanted)
+    found = list(_named("With", wanted, entries))
+    left = [entry for entry in entries if not any(entry in each.entries for each in found)]
+    said = {
+        entry.names[0]: f'"{each}"' for entry in left for each in entry.messages if _has(words, _words(each))
+    }
+    if said:
+        having = [entry for entry in left if entry.names[0] in said]
+        found.append(_Found(title=f"With `{wanted}` in a message", entries=having, said=said))
+        left = [entry for entry in left if entry not in having]
+    texts = [entry for entry in left if _has(words, entry.everywhere)]
+    if texts:
+        found.append(_Found(title=f"With `{wanted}` in the text", entries=texts, brief=bool(found)))
+    yield from found or _nearest(words, entries)
+    sections = {entry.names[0]: title for entry in entries for title in _sections(entry, words)}
+    if sections and len(words) <= _FEW:
+        pages = [entry for entry in entries if entry.names[0] in sections]
+        yield _Found(title=f"With `{wanted}` on a page", entries=pages, said=sections)
+
+
+def _sections(entry: Entry, words: frozenset[str]) -> Iterator[str]:
+    """The first heading of a page under which all words are. Reference pages are made of the entries."""
+    if not entry.page.endswith(".md") or entry.page.startswith("docs/reference/"):
+        return
+    text = _file(entry).read_text("utf-8")
+    for section in re.split(r"(?:\A|\n\n)(?=#+ )", text):
+        if _has(words, _words(section)):
+            yield section.partition("\n")[0].strip("# `")
+            return
+
+
+def _nearest(words: frozenset[str], entries: Sequence[Entry]) -> Iterator[_Found]:
+    """Entries with half of the words in one message or text. A word that few entries have counts more."""
+    having = {word: sum(_has({word}, entry.everywhere) for entry in entries) for word in words}
+    weight = {
+        word: log(len(entries) / count) for word, count in having.items() if count and not word.isdigit()
+    }
+    best: dict[str, tuple[float, Entry, str]] = {}
+    for entry in entries:
+        for text in (*entry.messages, entry.meaning):
+            there = _among(weight, _words(text))
+            points = sum(weight[word] for word in there) if len(there) * 2 >= len(words) else 0.0
+            if points > best.get(entry.names[0], (0.0,))[0]:
+                shown = entry.meaning if text == entry.meaning else f'"{text}"'
+                best[entry.names[0]] = (points, entry, shown)
+    chosen = sorted(best.values(), key=lambda each: -each[0])[:_NEAREST]
+    if chosen:
+        yield _Found(
+            title="Nothing has all these words; nearest",
+            entries=[entry for _, entry, _ in chosen],
+            said={entry.names[0]: shown for _, entry, shown in chosen},
+        )
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of a text, each without its ending. A name has several: `no_running_snapshot`."""
+    found = re.findall(r"[a-z0-9]+", text.casefold())
+    return frozenset(_stem(word) for word in found if word not in _SMALL) or frozenset(map(_stem, found))
+
+
+def _stem(word: str) -> str:
+    word = _IRREGULAR.get(word, word)
+    short = re.sub(r"(?:ing|ed|es|s|e)$", "", word) if len(word) > 3 else word  # noqa: PLR2004  (a stem of two letters)
+    return short[:-1] if len(short) > 3 and short[-1] == short[-2] else short  # noqa: PLR2004  (as above)
+
+
+def _among(words: Collection[str], others: frozenset[str]) -> list[str]:
+    """The words that are there, or begin one that is."""
+    return [word for word in words if word in others or any(each.startswith(word) for each in others)]
+
+
+def _has(words: Collection[str], others: frozenset[str]) -> bool:
+    """Whether all of them are."""
+    return len(_among(words, others)) == len(words)
+
+
+def _unknown(asked: str, entries: Sequence[Entry]) -> str:
+    names = [name for each in entries for name in each.names]
+    close = difflib.get_close_matches(asked.casefold(), names, n=1)
+    nearest = f"did you mean `{close[0]}`? " if close else ""
+    return f"explain {asked}: unknown name; {nearest}`{next_command('explain')}` lists all names"
+
+
+def _page(entry: Entry) -> Iterator[str]:
+    """The explanation of an entry; of a page of the docs, the page."""
+    if entry.page:
+        yield from page_lines(_file(entry), _width())
+        return
+    yield from (_wrapped(f"{entry.names[0]} ({entry.kind})").strip(), "")
     for text in entry.text:
         for part in text.split("\n\n"):
-            lines += [_wrapped(part), ""]
+            yield from (_wrapped(part), "")
     facts = [(name, fact) for name, fact in entry.facts if fact]
     label = max((len(name) for name, _ in facts), default=0)
-    lines += [_wrapped(fact, first=f"{name:<{label}}  ") for name, fact in facts]
-    return "\n".join(lines).rstrip() + "\n"
+    yield from (_wrapped(fact, first=f"{name:<{label}}  ") for name, fact in facts)
+
+
+def _file(entry: Entry) -> Path:
+    folder, _, name = entry.page.partition("/")
+    return shipped(folder) / name
 
 
 def _overview(entries: tuple[Entry, ...]) -> str:
@@ -80,13 +272,17 @@ def _overview(entries: tuple[Entry, ...]) -> str:
     return "".join(f"{kind}:\n{_wrapped(', '.join(names))}\n" for kind, names in groups.items())
 
 
-def _wrapped(text: str, *, first: str = "") -> str:
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, _WIDEST)
+
+
+def _wrapped(text: str, *, first: str = "", hanging: int = 0) -> str:
     """A paragraph after its label, as wide as the terminal. Names are never broken."""
     return textwrap.fill(
         text.replace("**", ""),
-        min(shutil.get_terminal_size().columns, _WIDEST),
+        _width(),
         initial_indent=f"  {first}",
-        subsequent_indent=" " * (len(first) + 2),
+        subsequent_indent=" " * (len(first) + 2 + hanging),
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -80,8 +80,9 @@ def refuse_riak() -> NoReturn:
         UsageError: always.
     """
     raise UsageError(
-        "init --kind riak: no cluster file is written for Riak. Copy configs/clusters/riak-example.yml;"
-        " docs/how-to/restart-riak.md explains its keys"
+        "init --kind riak: no cluster file is written for Riak. Begin with the example: "
+        f"`{next_command('explain', 'riak-example.yml')} > riak.yml`; "
+        f"`{next_command('explain', 'restart-riak')}` has the steps"
     )
 
 

@@ -60,6 +60,7 @@ from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas, numbers
 from orchestrator.model.reading import Instant, Unknown, Unsupported
 from orchestrator.model.remembered import for_the_same_objects
+from orchestrator.next_command import next_command
 
 # The whole cluster: is it safe to stop now? ------------------------------------
 
@@ -83,7 +84,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
 
 _WHOSE: Final = (
     "not set by this run: enable allocation again when the work that needs this is done"
-    " (docs/how-to/repair-by-hand.md)"
+    f" (`{next_command('explain', 'repair-by-hand')}`)"
 )
 
 

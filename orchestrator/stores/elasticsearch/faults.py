@@ -16,10 +16,11 @@ from elastic_transport import ConnectionTimeout, SerializationError, TlsError
 from orchestrator.bounded_http import AnswerLimit, is_plain
 from orchestrator.model.action import Refused
 from orchestrator.model.reading import Refusal, Unauthorized, Unknown
+from orchestrator.next_command import next_command
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.tls import REMEDIES, broken, refused_form
 
-ROLE_PAGE: Final = "docs/reference/elasticsearch-role.yml"
+ROLE: Final = f"`{next_command('explain', 'elasticsearch-role.yml')}`"
 _LONGEST_REASON: Final = 400
 _REFUSING: Final = range(400, 500)
 _MAY_HAVE_BEEN_DONE: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT})
@@ -233,7 +234,7 @@ def error_fault(status: int, body: Any, *, url: str, call: str, access: Access) 
             reason = f"{refusal.sentence}: {said}"
         case HTTPStatus.FORBIDDEN if error_type == "security_exception":
             refusal = _refusal(access, url, status, call)
-            reason = f"{refusal.sentence}: {said}; the role that is needed is in {ROLE_PAGE}"
+            reason = f"{refusal.sentence}: {said}; the role that is needed: {ROLE}"
         case HTTPStatus.FORBIDDEN:
             reason = f"{call} is forbidden (403): {said}"
         case HTTPStatus.SERVICE_UNAVAILABLE if error_type in _NO_MASTER:

@@ -94,8 +94,8 @@ class _Kept:
             remedy=(
                 "if a run of a later version wrote it, use that version. With the state file of the run that "
                 f"wrote it, `{next_command('restore', 'RUN')}` needs no record; without, restore by hand "
-                '(docs/how-to/repair-by-hand.md, "The record cannot be read"). Then remove it: DELETE '
-                f"/{self.form}/{name}"
+                f"(`{next_command('explain', 'repair-by-hand')}`: the record is unreadable). Then remove it: "
+                f"DELETE /{self.form}/{name}"
             ),
         )
 

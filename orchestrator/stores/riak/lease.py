@@ -235,8 +235,8 @@ class RiakLease:
             remedy=(
                 "if a run of a later version wrote it, use that version. With the state file of the run that "
                 f"wrote it, `{next_command('restore', 'RUN')}` needs no record; without, restore by hand "
-                '(docs/how-to/repair-by-hand.md, "The record cannot be read"). Then remove the file on every '
-                f"host: rm {path}"
+                f"(`{next_command('explain', 'repair-by-hand')}`: the record is unreadable). Then remove the "
+                f"file on every host: rm {path}"
             ),
         )
 

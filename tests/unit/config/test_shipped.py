@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from docs.configuration import SchemaOf, json_schema
+from orchestrator.cli.work.explain import all_entries
 from orchestrator.config.cluster import (
     ClusterFile,
     HostsFileSpec,
@@ -174,6 +175,9 @@ def test_the_wheel_contains_them(tmp_path: Path) -> None:
         assert f"orchestrator/_shipped/configs/clusters/{example}" in names
     for playbook in PLAYBOOKS:
         assert f"orchestrator/_shipped/playbooks/{playbook}.yml" in names
+    pages = {entry.page for entry in all_entries() if entry.page}
+    assert {f"orchestrator/_shipped/{page}" for page in pages} - names == set()
+    assert "orchestrator/cli/explained.jsonl" in names
     code = "from orchestrator.config.lookup import shipped; print(shipped('playbooks'), shipped('configs'))"
     found = subprocess.run(  # noqa: S603  (our own code, installed)
         [sys.executable, "-P", "-c", code],

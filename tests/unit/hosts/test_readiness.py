@@ -153,7 +153,7 @@ def test_a_step_that_sudo_refuses_is_found_before_the_first_stop(tmp_path: Path,
         assert isinstance(outcome, CommandResult), outcome
         return _ready(readiness.read_readiness(outcome.stdout, ES1, upgrade, Sudo.PASSWORDLESS))
 
-    where = "docs/how-to/least-rights.md#install-steps-of-an-upgrade"
+    where = "`orchestrate explain least-rights`: install steps of an upgrade"
     (why,) = asked().failed
     assert why == f"install step 1 may not run as root: sudo: a password is required ({where})"
     allowed.touch()

@@ -279,5 +279,5 @@ def test_the_remedy_for_a_missing_right_is_not_redacted(tmp_path: Path, sudo: Su
     (told,) = missing_rights(settings, [stop, start, replace(stop, allowed=True)])
     assert Redactor()(told) == told
     assert f"`{stop.command}` and `{start.command}`" in told
-    assert sudo is Sudo.OFF or "docs/how-to/least-rights.md" in told
+    assert sudo is Sudo.OFF or "`orchestrate explain least-rights`" in told
     assert len(missing_rights(settings, [stop, replace(start, said="another answer")])) == 2

@@ -128,7 +128,7 @@ def test_a_refusal_of_sudo_is_said_as_such() -> None:
     found = result(host(mode=Sudo.PASSWORDLESS), Verb.STOP, 1, "sudo: a password is required")
     assert isinstance(found, Refused)
     assert found.reason.startswith(
-        "sudo refused: sudo: a password is required; copy the sudoers file of docs/how-to/least-rights.md"
+        "sudo refused: sudo: a password is required; copy the sudoers file that `orchestrate explain least-"
     )
 
 

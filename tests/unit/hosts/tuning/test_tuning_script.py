@@ -559,7 +559,7 @@ def test_one_command_that_sudo_refuses_is_told_by_its_tunable(tree: HostTree, sh
     assert only.startswith("thp: change 1 of 1")
     assert f"sudo refused `tee {tree.at(OURS)}`: " in only
     assert "not as written" not in only
-    assert "docs/how-to/least-rights.md (Host tuning)" in only
+    assert "`orchestrate explain least-rights` (host tuning)" in only
     refused(tree, shell, value("never", THP, "always"), file(), sudo=Sudo.PASSWORDLESS, kind=InDoubt)
     assert not tree.at(OURS).exists()
 
