@@ -123,6 +123,8 @@ def test_words_find_names_messages_texts_and_pages(console: Console, subtests: p
         ("no_running_snapshot,gates_open", "no_running_snapshot (predicate) ", "gates_open (predicate) "),
         ("held by no_running_snapshot (x: is running)", "no_running_snapshot (predicate) ", "Why: "),
         ("no_other_m", "no_other_maintenance (predicate) No other"),
+        ("only zone b", "With `only zone b` on a page: faq (page): How do I restart only zone b"),
+        ("machine dies", "faq (page): What happens to allocation if the machine that runs it dies?"),
         ("cron", "With `cron` on a page: ", "pipelines (page): Cron"),
         ("es2 left the cluster, a shard turned red", "nearest: ", "second failure (term): "),
         ("hooks", "Keys below `hooks`: hooks.before_stop, hooks.while_stopped"),

@@ -27,7 +27,7 @@ def test_what_is_meant_by_a_wrong_word(subtests: pytest.Subtests) -> None:
         ("-y", "--yes"),
         ("--onli", "--only"),
         ("--exlcude", "--exclude"),
-        ("--max", "--max-segments"),
+        ("--max-u", "--max-unavailable"),
         ("--bogus",),
         ("-",),
         ("-x",),

@@ -37,6 +37,9 @@ _SMALL: Final = frozenset(
     )
 )
 """Words that say nothing of a subject."""
+_ENDINGS: Final = ("ing", "ed", "es", "s", "e")
+_SHORTEST: Final = 3
+"""Letters of a word without its ending. One that is not longer is looked for as a whole."""
 _IRREGULAR: Final[Mapping[str, str]] = {
     "stood": "stand",
     "held": "hold",
@@ -174,10 +177,13 @@ def _found(wanted: str, entries: Sequence[Entry]) -> Iterator[_Found]:
     texts = [entry for entry in left if _has(words, entry.everywhere)]
     if texts:
         found.append(_Found(title=f"With `{wanted}` in the text", entries=texts, brief=bool(found)))
-    yield from found or _nearest(words, entries)
     sections = {entry.names[0]: title for entry in entries for title in _sections(entry, words)}
-    if sections and len(words) <= _FEW:
-        pages = [entry for entry in entries if entry.names[0] in sections]
+    by_title = sorted(sections, key=lambda name: -len(_among(words, _words(sections[name]))))
+    titled = any(_has(words, _words(title)) for title in sections.values())
+    yield from found or ([] if titled else _nearest(words, entries))
+    if titled or (sections and len(words) <= _FEW):
+        page_of = {entry.names[0]: entry for entry in entries if entry.page}
+        pages = [page_of[name] for name in by_title]
         yield _Found(title=f"With `{wanted}` on a page", entries=pages, said=sections)
 
 
@@ -223,13 +229,18 @@ def _words(text: str) -> frozenset[str]:
 
 def _stem(word: str) -> str:
     word = _IRREGULAR.get(word, word)
-    short = re.sub(r"(?:ing|ed|es|s|e)$", "", word) if len(word) > 3 else word  # noqa: PLR2004  (a stem of two letters)
-    return short[:-1] if len(short) > 3 and short[-1] == short[-2] else short  # noqa: PLR2004  (as above)
+    endings = (each for each in _ENDINGS if word.endswith(each) and len(word) - len(each) >= _SHORTEST)
+    short = word.removesuffix(next(endings, ""))
+    return short[:-1] if len(short) > _SHORTEST and short[-1] == short[-2] else short
 
 
 def _among(words: Collection[str], others: frozenset[str]) -> list[str]:
     """The words that are there, or begin one that is."""
-    return [word for word in words if word in others or any(each.startswith(word) for each in others)]
+    return [
+        word
+        for word in words
+        if word in others or (len(word) > _SHORTEST and any(each.startswith(word) for each in others))
+    ]
 
 
 def _has(words: Collection[str], others: frozenset[str]) -> bool:
