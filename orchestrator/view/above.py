@@ -8,7 +8,7 @@ from typing import Final
 
 from orchestrator.model import event as ev
 from orchestrator.model import work_event as wev
-from orchestrator.model.action import Flush, ProbeSettings, StartNode, StopNode, WriteSettings
+from orchestrator.model.action import Flush, ForceHandoff, ProbeSettings, StartNode, StopNode, WriteSettings
 from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Kind, Wave
@@ -66,7 +66,7 @@ class Above:
 
     def _each(self, line: Line) -> list[AboveLine]:
         event, at = line.record.event, line.record.at
-        text = self._back(event) if isinstance(event, ev.NodeRecovered) else line.text
+        text = self._back(event, at) if isinstance(event, ev.NodeRecovered) else line.text
         first = AboveLine(at=at, text=text, sign=sign_of(event), bad=is_bad(event))
         return [first, *(AboveLine(at=at, text=below) for below in line.below)]
 
@@ -89,9 +89,9 @@ class Above:
                 names, said = [one.text.partition(": ")[0] for one in found], _without_name(found[0])
                 return f"{where}{listed(names, 3)}: {said}"
 
-    def _back(self, event: ev.NodeRecovered) -> str:
+    def _back(self, event: ev.NodeRecovered, at: Instant) -> str:
         """A node that is done, with what its steps took."""
-        took = self._turns.took(event.node)
+        took = self._turns.took(event.node, at)
         if JOIN in took:
             both = TURN[NodePhase.STARTING.value]
             took = {both if step == START else step: seconds for step, seconds in took.items()}
@@ -114,14 +114,14 @@ class Above:
 
 
 def in_panel(event: Event) -> bool:
-    """Whether the panel shows an event: a step that goes as planned, or a setting that will be restored."""
+    """Whether the panel or the summary shows an event, such as a step that goes as planned."""
     match event:
         case ev.GoodReading(count=count):
             return count > 0
         case ev.ActionConfirmed(output=output):
             return not output.strip()
         case ev.ActionSent(action=action):
-            return isinstance(action, StopNode | StartNode | Flush | ProbeSettings | WriteSettings)
+            return isinstance(action, _PLANNED)
         case ev.PhaseEntered(node=node, to=to, why=why):
             return not why or (node is not None and to == NodePhase.STOPPED.value)
         case ev.AlertsAtStart(alerts=alerts):
@@ -136,8 +136,9 @@ def in_panel(event: Event) -> bool:
             return isinstance(event, _SHOWN_BELOW)
 
 
+_PLANNED: Final = (StopNode, StartNode, Flush, ForceHandoff, ProbeSettings, WriteSettings)
 _SHOWN_BELOW: Final = (
-    *(ev.SettingChanged, ev.VotingExcluded, ev.VotingRestored, ev.TakenDown, ev.WaveStarted),
+    *(ev.RunFinished, ev.SettingChanged, ev.VotingExcluded, ev.VotingRestored, ev.TakenDown, ev.WaveStarted),
     *(ev.HoldsCleared, ev.GatesPassed, ev.Notified, ev.SilenceRenewed, wev.WritesRead, wev.HandoffWaits),
 )
 

@@ -114,22 +114,26 @@ class Screen:
         return _trouble(self.state)
 
 
-def title_parts(state: RunState) -> tuple[str, ...]:
-    """The cluster, its server, and what the run does; how it goes at the end."""
+def titles(state: RunState) -> tuple[tuple[str, ...], ...]:
+    """The parts of a title, in forms from long to short: the cluster, its server, what the run does and how."""
     begun, policy = state.begun, state.begun.policy
     if begun is NOT_BEGUN:
-        return ()
-    server = f"{product(begun.distribution, policy.kind)} {begun.version}"
+        return ((),)
+    server, how = f"{product(begun.distribution, policy.kind)} {begun.version}", ""
+    merges = f"merge of {counted(len(state.merging.indices), 'index', 'indices')}"
     if begun.repairs is not None:
-        return (begun.cluster, server, f"restoring what run {begun.repairs} changed")
-    number = len(state.merging.indices)
-    merge = f"merge of {counted(number, 'index', 'indices')}" if number else ""
-    if merge and not state.nodes:
-        return (begun.cluster, server, merge)
-    what = "reboot of every host" if policy.reboot else "restart"
-    what = f"rolling {what}" if policy.upgrade is None else f"rolling upgrade to {policy.upgrade.target}"
-    first = f"{merge}, then " if merge else ""
-    return (begun.cluster, server, f"{first}{what}, {_STRATEGIES[policy.strategy]}")
+        what = f"restoring what run {begun.repairs} changed"
+    elif not state.nodes and state.merging.indices:
+        what = merges
+    else:
+        restart = "reboot of every host" if policy.reboot else "restart"
+        what = (
+            f"rolling {restart}" if policy.upgrade is None else f"rolling upgrade to {policy.upgrade.target}"
+        )
+        what = f"{merges}, then {what}" if merging_now(state) else what
+        how = f", {_STRATEGIES[policy.strategy]}"
+    name = begun.cluster
+    return ((name, server, what + how), (name, server, what), (name, what + how), (name, what), (name,))
 
 
 _STRATEGIES = {
@@ -200,14 +204,16 @@ def _copies(state: RunState, health: HealthView) -> str:
     name = health.status.value
     if not away:
         return name
-    if health.status is not Health.YELLOW or not down or away - before > len(state.taken):
+    if away == before:
+        return f"{name}: {counted(before, 'copy', 'copies')} missing before the run"
+    expected = down or state.phase is Phase.REASSIGNED
+    if health.status is not Health.YELLOW or not expected or away - before > len(state.taken):
         return f"{name}: {counted(away, 'copy', 'copies')} unassigned"
     waits = "waits" if away - before == 1 else "wait"
     missing = f"; {before} missing before the run" if before else ""
-    if away == before:
-        return f"{name}: {counted(before, 'copy', 'copies')} missing before the run"
     who = listed(down) if len(down) <= _NAMED else counted(len(down), "node")
-    return f"{name}, as expected: {counted(away - before, 'copy', 'copies')} {waits} for {who}{missing}"
+    what = f"{waits} for {who}" if down else f"{waits} to recover"
+    return f"{name}, as expected: {counted(away - before, 'copy', 'copies')} {what}{missing}"
 
 
 # What is waited for ------------------------------------

@@ -38,7 +38,7 @@ from orchestrator.view.model import (
     next_in_words,
     recovery_of,
     slowest,
-    title_parts,
+    titles,
     to_restore,
 )
 from orchestrator.view.progress import Wait, merges_in_words, still_recovering
@@ -146,14 +146,9 @@ def _border(left: str, right: str, width: int, line: str) -> Text:
 
 
 def _title(state: RunState, width: int, glyphs: Glyphs) -> str:
-    """As much of the title as fits, beginning with the cluster."""
-    parts, apart = title_parts(state), f" {glyphs.sign('to come')[0]} "
-    fitting = [
-        apart.join(some)
-        for some in (parts, (*parts[:1], *parts[2:]), parts[:2])
-        if cell_len(apart.join(some)) <= width
-    ]
-    return next(iter(fitting), "".join(parts[:1]))
+    """The longest title that fits."""
+    every = [f" {glyphs.sign('to come')[0]} ".join(parts) for parts in titles(state)]
+    return next((title for title in every if cell_len(title) <= width), every[-1])
 
 
 def _rows(rows: Iterable[_Row]) -> Table:

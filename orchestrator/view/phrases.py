@@ -194,7 +194,7 @@ PHASES: Final[Mapping[Phase, PhaseWords]] = {
     ),
     Phase.REASSIGNED: PhaseWords(
         "Allocation has its original value; the copies of the restarted nodes recover.",
-        "the copies of the restarted nodes to be started again",
+        lambda state: f"the copies of {_names(state)} to recover",
         "handoff: no transfer waiting or active, every primary partition running",
     ),
     Phase.SETTLED: PhaseWords(

@@ -164,11 +164,13 @@ class Turns:
     def _begin(self, name: NodeName, step: str, at: Instant) -> None:
         self.begun[name] = (*self.begun.get(name, ()), (step, at))
 
-    def took(self, name: NodeName) -> dict[str, Seconds]:
-        """Seconds of the steps of a node that are over, in their order."""
+    def took(self, name: NodeName, until: Instant | None = None) -> dict[str, Seconds]:
+        """Seconds of the steps of a node that are over, in order. With `until`, the last one ends then."""
         begun, found = self.begun.get(name, ()), dict[str, Seconds]()
-        for (step, since), (_, until) in pairwise(begun):
-            found[step] = found.get(step, 0.0) + until - since
+        if until is not None:
+            begun = (*begun, (DONE, until))
+        for (step, since), (_, end) in pairwise(begun):
+            found[step] = found.get(step, 0.0) + end - since
         return found
 
     def usual(self, step: str) -> Seconds | None:
