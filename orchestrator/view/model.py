@@ -115,7 +115,7 @@ class Screen:
 
 
 def titles(state: RunState) -> tuple[tuple[str, ...], ...]:
-    """The parts of a title, in forms from long to short: the cluster, its server, what the run does and how."""
+    """The parts of a title, in forms from long to short: cluster, server, what the run does and how."""
     begun, policy = state.begun, state.begun.policy
     if begun is NOT_BEGUN:
         return ((),)
