@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from enum import Enum
 from itertools import pairwise
+from math import sqrt
 from statistics import median
 from typing import Final
 
@@ -62,6 +63,8 @@ _USUAL: Final[Mapping[str, float]] = {
     RECOVER: 0.3,
 }
 """The share of each step in a turn, until this run has measured one."""
+_LONGER: Final = 1.3
+"""A step may take so many times its median before the bar counts it as late: most nodes differ by less."""
 _WITH_WORK: Final = 0.3
 """That of the work of a node with hooks, an install, tuning or a reboot, as far as it was not measured."""
 
@@ -182,7 +185,11 @@ class Turns:
         found = self._expected.get((seconds, works))
         if found is None:
             shares = {**_USUAL, WORK: _WITH_WORK} if works else _USUAL
-            found = {step: max(0.1, self.usual(step) or shares[step] * seconds) for step in _ORDER}
+            taken = {step: self.usual(step) for step in _ORDER}
+            found = {
+                step: max(0.1, shares[step] * seconds if usual is None else _LONGER * usual)
+                for step, usual in taken.items()
+            }
             self._expected[seconds, works] = found
         return found
 
@@ -291,24 +298,25 @@ def share_done(state: RunState, turns: Turns, now: Instant) -> float:
 def time_left(state: RunState, turns: Turns, now: Instant) -> Prediction | None:
     """Seconds until every node is restarted, from the work that is left; None without a prediction or a pace.
 
-    It is a range as that of the plan, which becomes narrower with each finished wave of this run.
+    It is a range, at first that of the plan, which becomes narrower with each finished wave of this run.
     """
     if state.phase in (Phase.STANDING_DOWN, Phase.ENDED) or state.merging.unfinished:
         return None
     work, pace = _work(state, turns, now), _pace(state, turns, now)
     if pace is None or not work.total:
         return None
-    likely = pace * work.slowest + _TO_END
-    forecast, seen = state.begun.forecast, 1 + 2 * turns.waves_measured
-    low = high = 1.0
+    likely, forecast, low, high = pace * work.slowest + _TO_END, state.begun.forecast, 0.5, 2.0
     if forecast is not None and forecast.in_all.likely:
         low = min(1.0, forecast.in_all.low / forecast.in_all.likely)
         high = max(1.0, forecast.in_all.high / forecast.in_all.likely)
-    elif turns.waves_measured:
-        low, high = 0.5, 2.0
-    return Prediction(
-        low=likely * (1 - (1 - low) / seen), likely=likely, high=likely * (1 + (high - 1) / seen)
-    )
+    if turns.waves_measured:
+        off = _OFF / sqrt(turns.waves_measured)
+        low, high = max(low, 1.0 - off), min(high, 1.0 + off)
+    return Prediction(low=low * likely, likely=likely, high=high * likely)
+
+
+_OFF: Final = 0.5
+"""What is left may take so much more or less than one wave has shown; the more waves, the less."""
 
 
 def _pace(state: RunState, turns: Turns, now: Instant) -> float | None:
@@ -395,8 +403,8 @@ def _within(times: float) -> float:
     return times if times <= _EVEN else 1.0 - (1.0 - _EVEN) ** 2 / (times + 1.0 - 2.0 * _EVEN)
 
 
-_EVEN: Final = 0.7
-"""So much of a step goes evenly. After that it slows down: nobody has seen its end yet."""
+_EVEN: Final = 0.5
+"""So much of a step goes evenly. After that it slows down, as its end is not known."""
 
 
 def _held_since(state: RunState) -> Instant | None:
