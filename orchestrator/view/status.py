@@ -32,7 +32,7 @@ from orchestrator.view.feed import Feed
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.left_behind import unrestored_in_words
 from orchestrator.view.merge_summary import merge_object
-from orchestrator.view.model import Screen, asked_in_words, title_parts
+from orchestrator.view.model import Screen, asked_in_words, titles
 from orchestrator.view.panel import inside
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import (
@@ -129,7 +129,7 @@ def _head(state: RunState, records: Sequence[Record], now: Instant, reader: Read
     since = f"began {day_and_minute(began, reader.zone)} {zone}, {duration(now - began)} ago"
     if attempt > began:
         since += f"; this attempt {day_and_minute(attempt, reader.zone)}, {duration(now - attempt)} ago"
-    title = wrapped(" · ".join(title_parts(state)), reader.width)
+    title = wrapped(" · ".join(titles(state)[0]), reader.width)
     return [*title, *wrapped(f"run {state.run}, {since}", reader.width)]
 
 

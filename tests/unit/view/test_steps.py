@@ -169,9 +169,8 @@ def restarts(turns: Sequence[Mapping[str, Seconds]]) -> list[Record]:
         over = node_phase(node, NodePhase.REJOINED, NodePhase.RECOVERED)
         seconds = sum(took.values())
         add(NodeRecovered(node=node, seconds=seconds), over, after=took["recover"])
-        add(
-            WaveFinished(number=number, seconds=seconds), run_phase(Phase.REASSIGNED, before := Phase.SETTLED)
-        )
+        before = Phase.SETTLED
+        add(WaveFinished(number=number, seconds=seconds), run_phase(Phase.REASSIGNED, before))
     add(run_phase(Phase.SETTLED, Phase.GATED), run_phase(Phase.GATED, Phase.FINISHING))
     add(run_phase(Phase.FINISHING, Phase.ENDED), after=1.0)
     return records
@@ -188,14 +187,14 @@ def looks(records: Sequence[Record]) -> Iterator[tuple[Instant, RunState, Turns]
 
 
 def drawn_turns() -> Iterator[list[dict[str, Seconds]]]:
-    """Nodes as they are, and twenty runs of nodes whose steps take up to half as long again, or a third less."""
+    """Nodes that are alike, and nodes whose steps take up to half as long again, or a third less."""
     yield from ([usual] * 3 for usual in (ON_PROCESSES, UNDER_SYSTEMD))
     dice = Random(7)  # noqa: S311  (repeatable, and secret to nobody)
     for usual in (ON_PROCESSES, UNDER_SYSTEMD) * 10:
         yield [{step: took * dice.uniform(0.7, 1.5) for step, took in usual.items()} for _ in range(3)]
 
 
-def test_the_bar_is_seen_to_move(subtests: pytest.Subtests) -> None:
+def test_the_bar_is_seen_to_move() -> None:
     """At 80 columns it has 75, of which halves are drawn: an undisturbed run has none for long."""
     stills = []
     for turns in drawn_turns():
