@@ -106,20 +106,30 @@ def compare(
     return ClusterNow(ended=ended, unwritten=unwritten, at=at, changes=changes)
 
 
-def restoring_lines(state: RunState, now: ClusterNow, zone: tzinfo | None = None) -> list[str]:
-    """What is not restored, counted, then the changes that the journal lists. `zone` is that of times."""
+def restoring_lines(
+    state: RunState, now: ClusterNow, *, lives: bool = False, zone: tzinfo | None = None
+) -> list[str]:
+    """What is not restored, counted, then the changes that the journal lists.
+
+    Args:
+        state: the fold of the run's journal.
+        now: the cluster.
+        lives: whether the process of the run may restore them.
+        zone: the time zone of the reader; None for that of this machine.
+    """
     what, since = unrestored_in_words(state), day_and_minute(now.ended, zone)
+    still = "will be restored" if lives else "NOT RESTORED"
     last = f"the journal ends at {since}" + (", the state could not be written" if now.unwritten else "")
     if now.at is not None:
         left = sum(one.found in (ChangeState.NOT_RESTORED, ChangeState.UNKNOWN) for one in now.changes)
-        of = f"NOT RESTORED: {what}" if left == len(now.changes) else f"NOT RESTORED: {left} of {what}"
+        of = f"{still}: {what}" if left == len(now.changes) else f"{still}: {left} of {what}"
         of = of if left else f"Restored: nothing is left of {what}"
         return [f"{of}; read from the cluster now; {last}", *(c.sentence for c in now.changes)]
     unread = f"the cluster was not read: {one_line(now.why_not, 400)}"
     if state.outcome is not None:
         return [f"NOT RESTORED when the run ended: {what}; {unread}", *changes_in_words(state)]
     why = "the state could not be written" if now.unwritten else "the last record of the journal"
-    return [f"NOT RESTORED until {since}, {why}: {what}; {unread}", *changes_in_words(state)]
+    return [f"{still}: {what}, as of {since}, {why}; {unread}", *changes_in_words(state)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.work_event import StartFailed
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.advice import advice
@@ -71,7 +70,6 @@ class Reader:
     """Where a status is read."""
 
     width: int | None = None  # columns of the terminal; None for a pipe or a file
-    height: int | None = None  # its lines
     zone: tzinfo | None = None  # time zone; None for that of this machine
     unicode: bool = True  # whether its encoding has every sign
 
@@ -111,26 +109,36 @@ def status_text(
         cluster: its changes compared with the cluster; None if they were not.
         reader: where it is read.
     """
-    going = state.phase is not Phase.ENDED and alive is not False
+    going = state.phase is not Phase.ENDED and alive is not False and not restored
     parts = [
-        [*_head(state, records, now, reader), *_process(state, records, now, alive, suspended)],
+        _head(state, records, now, _process(state, records, now, alive, suspended), reader),
         _view(state, records, now, reader) if going else _stopped(state, records, now, reader),
-        [] if going else _unrestored(state, alive, restored=restored, cluster=cluster, reader=reader),
-        _last_events(state, records, now, reader),
-        _end(state, alive, suspended, restored=restored, cluster=cluster),
+        _unrestored(state, restored=restored, cluster=cluster, reader=reader, lives=going),
+        _end(state, suspended, going=going, restored=restored, cluster=cluster),
     ]
+    room = max(2, _FITS - sum(len(part) + 1 for part in parts if part))
+    parts.insert(3, _last_events(state, records, now, reader, room))
     return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
 
 
-def _head(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
-    """What the run is, and when it began. The zone is that of all times."""
+_FITS = 24
+"""Lines of a usual terminal: the last events take what is left of them."""
+
+
+def _head(
+    state: RunState, records: Sequence[Record], now: Instant, process: str, reader: Reader
+) -> list[str]:
+    """What the run is, when it began, and whether its process runs. The zone is that of all times."""
     began, attempt = _run_began(state, records), state.process.started
     zone = zone_name(began, reader.zone)
     since = f"began {day_and_minute(began, reader.zone)} {zone}, {duration(now - began)} ago"
     if attempt > began:
         since += f"; this attempt {day_and_minute(attempt, reader.zone)}, {duration(now - attempt)} ago"
-    title = wrapped(" · ".join(titles(state)[0]), reader.width)
-    return [*title, *wrapped(f"run {state.run}, {since}", reader.width)]
+    # The first words of a line are the program's own: no name of a cluster can look like another line.
+    title = f"run {state.run} on {' · '.join(titles(state)[0])}"
+    urgent = process[:1].isupper()
+    first = [title, since, process] if urgent else [title, "; ".join(filter(None, (since, process)))]
+    return [line for text in first for line in wrapped(text, reader.width)]
 
 
 def _process(
@@ -139,28 +147,28 @@ def _process(
     now: Instant,
     alive: bool | None,  # noqa: FBT001  (as `status_text`)
     suspended: int | None,
-) -> list[str]:
-    """Whether the process of a run that has not ended runs."""
-    ago = f"{duration(now - records[-1].at)} ago" if records else ""
+) -> str:
+    """Whether the process of a run runs, and when it was heard of last."""
+    ago = f" {duration(now - records[-1].at)} ago" if records else ""
     if state.phase is Phase.ENDED:
-        return [f"ended {ago}"] if ago else []
+        return f"ended{ago}" if ago else ""
     if alive is False:
-        return [f"KILLED {ago}".rstrip() + ": its process is gone"]
-    said = "its process runs" if alive else "whether its process runs is not known here"
+        return f"KILLED{ago}: its process is gone"
     if suspended is not None:
-        said = f"ITS PROCESS {suspended} IS SUSPENDED: nodes that are down stay down"
-    return [f"last event {ago}; {said}" if ago else said]
+        return f"ITS PROCESS {suspended} IS SUSPENDED: nodes that are down stay down"
+    said = "its process runs" if alive else "whether its process runs is not known here"
+    return f"last event{ago}; {said}" if ago else said
 
 
 def _view(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
     """The lines of the live view, without its border."""
     screen = Screen(state, None, now=now, turns=Turns(records), zone=reader.zone)
-    width = reader.width or _WIDTH
-    lines = reader.drawn(inside(screen, width, height=reader.height or _USUAL_HEIGHT, glyphs=reader.glyphs))
-    return [*lines, *start_failures(_failed_starts(state))]
+    width = (reader.width or _WIDTH) - len(_INDENT)
+    lines = reader.drawn(inside(screen, width, height=_FITS, glyphs=reader.glyphs))
+    return [*(f"{_INDENT}{line}".rstrip() for line in lines), *_start_failures(state)]
 
 
-_USUAL_HEIGHT = 24
+_INDENT = "  "
 
 
 def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
@@ -186,9 +194,9 @@ def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: R
         rows.append(("Asked", asked))
     lines = [line for label, text in rows for line in _row(label, text, reader.width)]
     lines += [f"! {one_line(trouble)}" for trouble in Screen(state, None, now=now).trouble]
-    lines += start_failures(_failed_starts(state))
+    lines += _start_failures(state)
     if state.message:
-        lines += wrapped(one_line(state.message, 1000), reader.width)
+        lines += _row("Why", one_line(state.message, _LONGEST), reader.width)
     return lines
 
 
@@ -199,28 +207,26 @@ def _row(label: str, text: str, width: int | None) -> list[str]:
     return wrapped(text, width, first=f"{label:<{_LABEL}}", then=" " * _LABEL)
 
 
-def _failed_starts(state: RunState) -> list[StartFailed]:
-    return [node.start_failed for node in state.nodes.values() if node.start_failed is not None]
+def _start_failures(state: RunState) -> list[str]:
+    failed = [node.start_failed for node in state.nodes.values() if node.start_failed is not None]
+    return [f"{_INDENT}{line}" for line in start_failures(failed)]
 
 
 def _unrestored(
-    state: RunState,
-    alive: bool | None,  # noqa: FBT001  (as `status_text`)
-    *,
-    restored: bool,
-    cluster: ClusterNow | None,
-    reader: Reader,
+    state: RunState, *, restored: bool, cluster: ClusterNow | None, reader: Reader, lives: bool
 ) -> list[str]:
-    """What nobody restores. It is nothing if another process has restored it."""
+    """What nobody restores. A run that lives shows what it restores in its view."""
     left, width = () if restored else not_restored(state), reader.width
+    if lives and cluster is None:
+        return []
     if restored:
         return _row("Restored", "another run has restored what it changed", width)
     if not left:
         return _row("Restored", "nothing is left", width)
     if cluster is not None:
-        first, *items = restoring_lines(state, cluster, reader.zone)
+        first, *items = restoring_lines(state, cluster, lives=lives, zone=reader.zone)
     else:
-        unseen = " (a restore from another state database is not shown)" if alive is False else ""
+        unseen = "" if state.phase is Phase.ENDED else " (a restore from another state database is not shown)"
         first, items = f"NOT RESTORED: {unrestored_in_words(state)}{unseen}", changes_in_words(state)
     lines = wrapped(first, width)
     for item in items[:_LEFT_SHOWN]:
@@ -229,8 +235,10 @@ def _unrestored(
     return [*lines, *([f"  and {more} more"] if more > 0 else [])]
 
 
-def _last_events(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
-    """The last events that the view does not show."""
+def _last_events(
+    state: RunState, records: Sequence[Record], now: Instant, reader: Reader, room: int
+) -> list[str]:
+    """The last events that the view does not show, in so many lines; at least one."""
     kind, turns = state.begun.policy.kind, Turns()
     above, found = Above(Feed(kind), turns, kind), deque[AboveLine](maxlen=LAST_RECORDS)
     for _, together in groupby(records, key=attrgetter("at")):
@@ -238,41 +246,37 @@ def _last_events(state: RunState, records: Sequence[Record], now: Instant, reade
         for record in step:
             turns.see(record)
         found.extend(above.lines(step))
-    lines = ["Last events"] if found else []
-    for one in found:
+    lines: list[str] = []
+    for one in reversed(found):
         time = (day_and_minute if now - one.at > _DAY else time_of_day)(one.at, reader.zone)
         sign = reader.glyphs.sign(one.sign)[0] if one.sign else " "
-        first = f"  {time} {sign} "
-        lines += wrapped(one_line(one.text, _LONGEST), reader.width, first=first, then=" " * len(first))
-    return lines
+        first = f"{_INDENT}{time} {sign} "
+        event = wrapped(one_line(one.text, _LONGEST), reader.width, first=first, then=" " * len(first))
+        if lines and len(lines) + len(event) >= room:
+            break
+        lines = [*event, *lines]
+    return ["Last events", *lines] if lines else []
 
 
 _LONGEST = 1000
 
 
 def _end(
-    state: RunState,
-    alive: bool | None,  # noqa: FBT001  (as `status_text`)
-    suspended: int | None,
-    *,
-    restored: bool,
-    cluster: ClusterNow | None,
+    state: RunState, suspended: int | None, *, going: bool, restored: bool, cluster: ClusterNow | None
 ) -> list[str]:
     """What a person can do now. The last line is a command."""
-    if state.phase is not Phase.ENDED and suspended is not None:
+    if going and suspended is not None:
         return [
             f"to continue it: kill -CONT {suspended}",
             f"to have it stand down: kill {suspended}; kill -CONT {suspended}",
         ]
-    if state.phase is not Phase.ENDED and alive is not False:
+    if going:
         return [f"to follow it: {state.command('status')} --watch", f"to end it: {state.command('stop')}"]
     left = () if restored else not_restored(state)
     if left and cluster is not None and cluster.all_restored:
-        return [*_advice(state, (), alive), f"to close the run: {state.command('restore')}"]
-    first = (
-        ["a new restart of this cluster restores it first"] if left and state.begun.repairs is None else []
-    )
-    return [*first, *_advice(state, left, alive)]
+        return [*_advice(state, ()), f"to close the run: {state.command('restore')}"]
+    again = ["a new restart of this cluster restores it first"] if left else []
+    return [*again, *_advice(state, left)]
 
 
 def status_object(
@@ -338,12 +342,9 @@ def _merges(state: RunState) -> tuple[MergeProgress, ...]:
     return tuple(state.merging.indices.values())
 
 
-def _advice(state: RunState, left: Sequence[object], alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
-    """The command to continue with, if the run's process is known to do nothing more by itself."""
-    over = state.phase is Phase.ENDED or alive is False
+def _advice(state: RunState, left: Sequence[object]) -> list[str]:
+    """The command to continue with."""
     to_do = left_to_do(state)
-    if not over or not (left or to_do):
-        return []
     failed = [node.name for node in state.nodes_in(NodePhase.FAILED)]
     step = advice(state.run, failed=failed, left=False, state=state.process.state)
     how = f"{step.first}continue" if step.first else "to continue"

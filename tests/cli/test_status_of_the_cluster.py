@@ -33,6 +33,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.view.text import day_and_minute
 from tests.cli.console import Console
 from tests.cli.runs import RUN, entry, events_of
 from tests.cli.small_cluster import SmallCluster
@@ -41,8 +42,10 @@ from tests.tools import heeding_modes
 
 ALIVE = str(current_process())
 GONE = str(replace(current_process(), pid=2**22 + 1, started=1))  # above the highest pid that Linux gives
-SINCE = "1970-01-01T00:16:40Z"
-UNKNOWN = f"not restored: unknown since {SINCE}, "
+SINCE = day_and_minute(1000.0)
+WHAT = "4 settings, es2"
+UNKNOWN = f"NOT RESTORED: {WHAT}, as of {SINCE}, "
+NOTHING = f"Restored: nothing is left of {WHAT}; "
 UNWRITTEN = "the state could not be written"
 READ = "read from the cluster now"
 
@@ -88,9 +91,9 @@ def journal(store: StateStore, file: str) -> SqlJournal:
 def test_a_run_that_restored_everything_before_the_kill(cluster: SmallCluster, status: Status) -> None:
     """Its process was killed between its last restore and the commit."""
     said = status()
-    assert f"not restored: nothing, {READ}; the journal ends at {SINCE}\n" in said
-    assert "; now not set (restored)\n" in said
-    assert "node es2: stopping; now a member of the cluster (restored)\n" in said
+    assert f"{NOTHING}{READ}; the journal ends at {SINCE}\n" in said
+    assert ": now not set (restored); before the run not set\n" in said
+    assert "  es2: now a member of the cluster (restored)\n" in said
     assert UNWRITTEN not in said
     assert f"to close the run: orchestrate restore {RUN}" in said
     assert "to restore:" not in said
@@ -107,9 +110,11 @@ def test_changes_that_are_there_and_changes_by_others(
     keys = sorted(cluster.settings[Level.PERSISTENT.value])
     cluster.settings[Level.PERSISTENT.value][keys[-1]] = "42"
     said = status()
-    assert f"not restored: {len(keys) - 1} of {len(keys) + 1} listed changes, {READ};" in said
-    assert "; now 42 (changed outside this run)\n" in said
-    assert "; now primaries (not restored)\n" in said
+    assert f"NOT RESTORED: {len(keys) - 1} of {WHAT}; {READ};" in said
+    assert ": now 42 (changed outside this run); before the run not set\n" in said
+    assert (
+        "  cluster.routing.allocation.enable: now primaries (not restored); before the run not set\n" in said
+    )
     assert f"to restore: orchestrate restore {RUN}" in said
     found = json.loads(status("--output", "json").splitlines()[0])
     assert len(found["not_put_back"]) == len(keys) + 1
@@ -128,7 +133,7 @@ def test_changes_that_are_there_and_changes_by_others(
 @pytest.mark.usefixtures("journal")
 def test_a_node_that_is_no_member_is_not_restored(cluster: SmallCluster, status: Status) -> None:
     cluster.nodes = {node: name for node, name in cluster.nodes.items() if name != "es2"}
-    assert "node es2: stopping; now not a member (not restored)\n" in status()
+    assert "  es2: now not a member (not restored)\n" in status()
 
 
 @pytest.mark.usefixtures("journal")
@@ -168,9 +173,9 @@ def test_what_a_run_named_at_its_end_is_certain_until_then(
     cluster: SmallCluster, journal: SqlJournal, status: Status
 ) -> None:
     journal.append([RunFinished(outcome=Outcome.NOT_RESTORED, exit_code=8, seconds=1.0)], 1001.0)
-    assert f"not restored: nothing, {READ}; the journal ends at " in status()
+    assert f"{NOTHING}{READ}; the journal ends at " in status()
     cluster.__exit__(None, None, None)
-    assert "not restored: 5 when the run ended; the cluster was not read: " in status()
+    assert f"NOT RESTORED when the run ended: {WHAT}; the cluster was not read: " in status()
 
 
 @pytest.mark.parametrize("ago", [0.0, 61.0])
@@ -204,7 +209,7 @@ def test_a_full_disk_is_known_later(
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
     with pytest.raises(JournalError, match="no space is left on its disk"):
         journal.append([GoodReading(count=1)] * 1000, 2.0)
-    assert f"not restored: nothing, {READ}; the journal ends at {SINCE}, {UNWRITTEN}\n" in status()
+    assert f"{NOTHING}{READ}; the journal ends at {SINCE}, {UNWRITTEN}\n" in status()
     assert json.loads(status("--output", "json").splitlines()[0])["unwritten"] is True
     past = console.run("history")
     assert past.code == ExitCode.DONE
@@ -228,7 +233,7 @@ def test_a_locked_database_is_known_later(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalError, match="kept it locked"):
             journal.append([GoodReading(count=1)], 2.0)
-        assert f"not restored: nothing, {READ}; the journal ends at {SINCE}, {UNWRITTEN}\n" in status()
+        assert f"{NOTHING}{READ}; the journal ends at {SINCE}, {UNWRITTEN}\n" in status()
         other.execute("ROLLBACK")
     journal.append([GoodReading(count=1)], 2.0)
     assert UNWRITTEN not in status()
@@ -262,6 +267,6 @@ def test_a_folder_that_became_read_only(console: Console, status: Status) -> Non
             text=True,
         )
         assert done.stdout.startswith("not written: "), done.stderr
-        assert f"not restored: nothing, {READ}; the journal ends at {SINCE}" in status()
+        assert f"{NOTHING}{READ}; the journal ends at {SINCE}" in status()
     finally:
         console.state.parent.chmod(0o755)

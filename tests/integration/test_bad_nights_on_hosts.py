@@ -448,15 +448,13 @@ def test_a_full_disk_under_the_state_is_known_for_what_it_is(night: Night, small
     assert night.restarted() == {night.victim}
     assert advised(run.text, "resume")[-2:] == list(state)
     shown = night.operator.orchestrate("status", "--output", "plain", *state)
-    assert "not restored: nothing, read from the cluster now" in shown.stdout, shown.stdout + shown.stderr
+    assert re.search("nothing is left of .*; read from the cluster now", shown.stdout), shown
     assert "the state could not be written" in shown.stdout
     with contextlib.ExitStack() as deaf:
         for name in night.cluster.names:
             deaf.enter_context(dropped(night.cluster, name, 9200))
         blind = night.operator.orchestrate("status", "--output", "plain", *state)
-    unknown = (
-        r"not restored: unknown since [-\dT:Z]+, the state could not be written; the cluster was not read"
-    )
+    unknown = "NOT RESTORED: .*, as of .*, the state could not be written; the cluster was not read"
     assert re.search(unknown, blind.stdout), blind.stdout + blind.stderr
     (small_disk / "fill").unlink()
     resumed = night.operator.orchestrate(*advised(run.text, "resume"), *PLAIN)
