@@ -156,7 +156,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
 
     monkeypatch.setattr(past_runs, "_read", fails)
     said = status()
-    assert "the cluster was not read: a defect of the program: KeyError;" in said
+    assert "the cluster was not read: a defect of the program: KeyError\n" in said
     assert "hunter2" not in said
     assert f"to restore: orchestrate restore {RUN}" in said
 
