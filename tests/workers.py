@@ -28,6 +28,7 @@ SLOW: Final = (
     "tests/cli/test_due.py::test_nothing_due_is_done_though",
     "tests/cli/test_due.py::test_nothing_due_restores_what_a_dead_run_left",
     "tests/cli/test_interrupted_early.py",
+    "tests/cli/test_killed_run.py",
     "tests/cli/test_left_by_others.py",
     "tests/cli/test_planted_secrets.py",
     "tests/cli/test_rehearse.py",

@@ -5,7 +5,7 @@ The journal of a run whose process is gone is certain until its last record. The
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
 from enum import Enum
@@ -48,11 +48,22 @@ class ChangeNow:
 
     @property
     def sentence(self) -> str:
-        """The change and what the cluster has, on one line."""
-        before = f"; before the run {self.before}" if self.before else ""
-        if self.found is ChangeState.UNKNOWN:
-            return f"{self.name}: now unknown: {one_line(self.now, 200)}{before}"
-        return f"{self.name}: now {self.now} ({self.found.value}){before}"
+        """Its name, what was there before the run, and what the cluster has now."""
+        return f"{self.name}: {self.words}"
+
+    @property
+    def words(self) -> str:
+        """The same without the name."""
+        before = f"{self.before} → " if self.before else ""
+        match self.found:
+            case ChangeState.UNKNOWN:
+                return f"{before}unknown: {one_line(self.now, 200)}"
+            case ChangeState.RESTORED:
+                return f"{self.now}, as before"
+            case ChangeState.NOT_RESTORED:
+                return f"{before}{self.now}"
+            case ChangeState.CHANGED:
+                return f"{before}{self.now} (changed outside this run)"
 
     def as_object(self) -> dict[str, object]:
         """The change for `--output json`."""
@@ -124,7 +135,7 @@ def restoring_lines(
         left = sum(one.found in (ChangeState.NOT_RESTORED, ChangeState.UNKNOWN) for one in now.changes)
         of = f"{still}: {what}" if left == len(now.changes) else f"{still}: {left} of {what}"
         of = of if left else f"Restored: nothing is left of {what}"
-        return [f"{of}; read from the cluster now; {last}", *(c.sentence for c in now.changes)]
+        return [f"{of}; read from the cluster now; {last}", *_grouped((c.name, c.words) for c in now.changes)]
     unread = f"the cluster was not read: {one_line(now.why_not, 400)}"
     if state.outcome is not None:
         return [f"NOT RESTORED when the run ended: {what}; {unread}", *changes_in_words(state)]
@@ -143,20 +154,23 @@ class _Change:
 
 def changes_in_words(state: RunState) -> list[str]:
     """The changes that the journal lists, nodes of the same phase as one."""
-    changes = list(_changes(state))
-    lines = [f"{one.name}: {one.during}; before the run {one.before}" for one in changes if one.before]
-    nodes = by_same_reason((one.name, one.during) for one in changes if not one.before)
-    return [*lines, *(f"{', '.join(names)}: {during}" for during, names in nodes.items())]
+    return _grouped(
+        (one.name, f"{one.before} → {one.during}" if one.before else one.during) for one in _changes(state)
+    )
+
+
+def _grouped(changes: Iterable[tuple[str, str]]) -> list[str]:
+    """Names and what is so of them: what is so of several is one line with their names."""
+    return [f"{listed(names, 12)}: {said}" for said, names in by_same_reason(changes).items()]
 
 
 def _changes(state: RunState) -> Iterator[_Change]:
     """In the order of `not_restored`."""
     for (level, key), change in state.unrestored.in_order:
         at = "" if level is Level.PERSISTENT else f" ({level.value})"
-        during = f"set to {setting(change.wanted)}"
-        yield _Change(name=f"{key}{at}", during=during, before=setting(change.found))
+        yield _Change(name=f"{key}{at}", during=setting(change.wanted), before=setting(change.found))
     for added in state.unrestored.replicas.values():
-        during = f"set to {counted(added.wanted, 'replica')}"
+        during = counted(added.wanted, "replica")
         yield _Change(name=f"index {added.index}", during=during, before=counted(added.found, "replica"))
     if state.unrestored.excluded:
         names = listed(sorted(state.unrestored.excluded))

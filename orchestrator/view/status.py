@@ -14,7 +14,7 @@ from io import StringIO
 from itertools import groupby
 from operator import attrgetter
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from orchestrator.engine.left_over import texts
 from orchestrator.engine.merge_state import MergeProgress
@@ -77,13 +77,6 @@ class Reader:
     def glyphs(self) -> Glyphs:
         """The signs that it can show."""
         return UNICODE if self.unicode else ASCII
-
-    def drawn(self, picture: RenderableType) -> list[str]:
-        """A picture of the live view as plain lines."""
-        out = StringIO()
-        console = Console(file=out, width=self.width or _WIDTH, color_system=None, highlight=False)
-        console.print(picture)
-        return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def status_text(
@@ -164,8 +157,11 @@ def _view(state: RunState, records: Sequence[Record], now: Instant, reader: Read
     """The lines of the live view, without its border."""
     screen = Screen(state, None, now=now, turns=Turns(records), zone=reader.zone)
     width = (reader.width or _WIDTH) - len(_INDENT)
-    lines = reader.drawn(inside(screen, width, height=_FITS, glyphs=reader.glyphs))
-    return [*(f"{_INDENT}{line}".rstrip() for line in lines), *_start_failures(state)]
+    out = StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False)
+    console.print(inside(screen, width, height=_FITS, glyphs=reader.glyphs))
+    lines = [f"{_INDENT}{line}".rstrip() for line in out.getvalue().splitlines()]
+    return [*lines, *_start_failures(state)]
 
 
 _INDENT = "  "

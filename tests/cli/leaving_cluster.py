@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +67,9 @@ class LeavingCluster(SmallCluster):
         overrides = {name: {"service": service} for name, service in services.items()}
         return super().write_file(folder, hosts={"overrides": overrides}, **keys)
 
-    def killed_run(self, console: Console, file: str) -> str:
-        """Begin a restart as a process, and kill it while its first node is down. The id of the run."""
+    @contextmanager
+    def run_at_work(self, console: Console, file: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+        """A restart as a process, while its first node is down; its id. It is killed at the end."""
         book = console.folder / "waiting.yml"
         book.write_text(_BOOK % (console.folder / "never"))
         words = ["restart", "--cluster", file, "--playbook", str(book), "--yes", "--output", "json"]
@@ -78,11 +81,12 @@ class LeavingCluster(SmallCluster):
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
-            assert process.stdout is not None
-            events = map(json.loads, process.stdout)
-            run = next(str(one["run"]) for one in events if one.get("to") == "stopped")
-            process.kill()
-        return run
+            try:
+                assert process.stdout is not None
+                events = map(json.loads, process.stdout)
+                yield next(str(one["run"]) for one in events if one.get("to") == "stopped"), process
+            finally:
+                process.kill()
 
     def _there(self) -> dict[str, str]:
         return {

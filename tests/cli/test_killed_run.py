@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ExitCode
-from tests.cli.console import Console
+from tests.cli.console import SCRIPT, Console
 from tests.cli.leaving_cluster import LeavingCluster
+from tests.lab.terminal import Terminal
 
 
 @pytest.fixture
@@ -20,17 +21,18 @@ def cluster(tmp_path: Path) -> Iterator[LeavingCluster]:
 
 def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluster, file: str) -> None:
     before = console.run("plan", "--cluster", file, "--output", "json").plan
-    run = cluster.killed_run(console, file)
+    with cluster.run_at_work(console, file) as (run, _):
+        lives = console.run("status").out
+        assert "To restore  5 settings, at the end" in lives
+        assert "es2   ✓ check" in lives
+        assert "NOT RESTORED" not in lives + console.run("history").out
     changed = dict(cluster.settings["persistent"])
     assert changed["cluster.routing.allocation.enable"] == "primaries"
-    whose = f"5 settings, es2: left by run {run} of "
+    left = "5 settings, es2"
+    whose = f"{left}: left by run {run} of "
 
     planned = console.run("plan", "--cluster", file)
-    assert (planned.code, "HELD" in planned.out, "Ready: all 25 checks pass. 3 waves" in planned.out) == (
-        0,
-        False,
-        True,
-    )
+    assert planned.code == ExitCode.DONE
     assert planned.err.startswith(whose), planned.err
     assert " ago); this restart restores it first\n" in planned.err
     assert f"to restore it alone: orchestrate restore {run}" in planned.err
@@ -42,6 +44,13 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     checked = console.run("validate", "--cluster", file)
     assert whose in checked.out
     assert " ago); a restart restores it first\n" in checked.out
+
+    status = console.run("status").out
+    assert " ago: its process is gone\n" in status
+    assert f"NOT RESTORED: {left}; read from the cluster now; " in status
+    assert "\na new restart of this cluster restores it first\n" in status
+    assert f"orchestrate resume {run}" in status.splitlines()[-1]
+    assert f"NOT RESTORED: {left}\n" in console.run("history").out
     assert cluster.settings["persistent"] == changed, "these commands only look"
 
     done = console.run("restart", "--cluster", file, typed="y\n")
@@ -49,7 +58,23 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     assert f"warning: {whose}" in done.err
     assert " ago); this run restores it first\n" in done.err
     assert (cluster.settings["persistent"], cluster.templates) == ({}, {})
-    assert [console.run("restart", "--cluster", file, "--dry-run").err, cluster._there()] == [
-        "",
-        cluster.nodes,
-    ]
+    assert console.run("restart", "--cluster", file, "--dry-run").err == ""
+    assert "NOT RESTORED" not in console.run("status").out + console.run("history").out
+
+
+def test_watching_shows_the_panel_until_the_kill(
+    console: Console, cluster: LeavingCluster, file: str
+) -> None:
+    words = [str(SCRIPT), "status", "--watch"]
+    with (
+        cluster.run_at_work(console, file) as (run, process),
+        Terminal(words, folder=console.folder, environment=console.variables()) as terminal,
+    ):
+        terminal.await_text(lambda text: "▶ work" in text and f" {run} ─╯" in text)
+        process.kill()
+        assert terminal.end() == ExitCode.DONE
+        text = terminal.text
+    assert "0 of 3 nodes" in text
+    assert "Ctrl-C" not in text, "it ends no run here"
+    assert text.index(" ago: its process is gone") < text.index("NOT RESTORED: 5 settings, es2")
+    assert f"orchestrate resume {run}" in text[-300:]
