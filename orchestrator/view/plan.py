@@ -27,6 +27,7 @@ from orchestrator.model.plan import FoundAndWanted, Plan, PlannedWave, ValueToda
 from orchestrator.model.policy import Kind, numbers
 from orchestrator.model.riak import limit_key, timer_key
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
+from orchestrator.next_command import next_command
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import (
     STRATEGIES,
@@ -84,7 +85,7 @@ def _from_to(settings: Mapping[str, FoundAndWanted]) -> dict[str, object]:
 
 _SMALL, _SCREEN, _LARGE_SCREEN = 3, 24, 40
 """The lines of a plan: so many for a small number of waves, and so many for any other."""
-_LEAST_OF_HOLDS: Final = 5
+_LEAST_OF_HOLDS: Final = 6
 """Lines that the holds have at least, where nothing else is left of the screen."""
 
 
@@ -175,14 +176,14 @@ def _verdict(plan: Plan) -> list[str]:
     checks = f"{plan.predicates} checks"
     if not plan.holds:
         return [f"Ready: all {checks} pass. {takes}"]
-    names = listed([hold.predicate for hold in plan.holds], _NAMES)
     some = len(plan.holds) > 1
     then = f"The run waits for {'them' if some else 'it'} to clear."
     if plan.lasting:
         run = "a run" if plan.target_version else "without --begin-anyway a run"
-        what = listed(plan.lasting, _NAMES) if some else "it"
+        what = listed(plan.lasting, 3) if some else "it"
         then = f"Waiting cannot clear {what}: {run} ends at once, with code 3."
-    return [takes, f"HELD by {len(plan.holds)} of {checks}: {names}. {then}"]
+    more = next_command("explain", plan.holds[0].predicate)
+    return [takes, f"HELD by {len(plan.holds)} of {checks}. {then}", f"More: {more}"]
 
 
 def _no_waves(plan: Plan) -> str:
@@ -252,7 +253,7 @@ def _holds(plan: Plan, room: int | None, width: int | None) -> list[str]:
         if room is None or len(lines) + len(new) + len(rest) <= room:
             lines += new
         elif number == 0:
-            return [*new[: room - len(rest) - 1], "    … (--steps shows all of it)", *rest]
+            return [*new[: max(2, room - len(rest) - 1)], "    … (--steps shows all of it)", *rest]
         else:
             return [*lines, *_only_named(plan.holds[number:], width)]
     return lines

@@ -106,7 +106,7 @@ def test_no_node_is_newer_holds_and_no_wait_clears_it(console: Console, cluster:
     (newer,) = [hold for hold in said.plan["holds"] if hold["predicate"] == "no_node_is_newer"]
     assert (said.code, "es2" in newer["evidence"]) == (ExitCode.HELD, True)
     shown = console.run("plan", "--cluster", "lab.yml", *TO).out
-    assert "Waiting cannot clear it: a run ends at once, with code 3.\n" in shown
+    assert "Waiting cannot clear it: a run ends at once, with code 3.\nMore: orchestrate explain no_" in shown
     assert "No waves: the run ends before the first.\n" in shown
 
 

@@ -269,12 +269,12 @@ SETS: Final = (
     *(
         Planned(name=f"a plan that cannot begin says so and states no bound, {why}",
             of=neighbours, wanted=in_sets(**changes), holds=[why],
-            says=[f"checks: {why}. Waiting cannot clear it: without --begin-anyway a run ends at once"],
+            says=["checks. Waiting cannot clear it: without --begin-anyway a run ends at once"],
             shows=lambda plan, why=why: (plan.lasting, plan.lower_bound_waves) == ((why,), None))
         for why, changes in _LASTING
     ),
     Planned(name="a plan that is held for a while has a bound", of=_BUSY, wanted=in_sets(),
-        holds=["no_running_snapshot"], says=["The run waits for it to clear.\n"],
+        holds=["no_running_snapshot"], says=["waits for it to clear.\nMore: orchestrate explain no_running_"],
         shows=lambda plan: plan.lasting == () and plan.lower_bound_waves is not None),
     Planned(name="zone needs as few", of=zoned, wanted=in_sets(zone_attribute="zone"),
         says=["; `--strategy zone` needs as few)"]),
@@ -372,7 +372,7 @@ RINGS: Final = (
         Planned(name=f"riak: a node that is down is one hold, {node}",
             of=partial(lambda node: down(ringed(), node), node), wanted=riak_policy(expect_nodes=5),
             holds=["all_members_up"], shows=partial(_one_hold, node),
-            says=["HELD by 1 of 17 checks: all_members_up. ", "not met for the same reason: "])
+            says=["✗ all_members_up (", "HELD by 1 of 17 checks. ", "not met for the same reason: "])
         for node in (ONE, THREE, FIVE)
     ),
     Planned(name="riak: a machine out of reach with its node is one hold too",

@@ -161,7 +161,7 @@ def test_a_plan_in_brief_names_what_it_leaves_out(subtests: pytest.Subtests) -> 
                 rows = [n for first, last in numbers for n in range(int(first), int(last or first) + 1)]
                 assert rows == [wave.number for wave in plan.waves]
                 verdict = (
-                    f"HELD by {len(plan.holds)} of 25 checks: "
+                    f"HELD by {len(plan.holds)} of 25 checks. "
                     if plan.holds
                     else "Ready: all 25 checks pass."
                 )
