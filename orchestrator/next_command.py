@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote
+
+from orchestrator.errors import ExitCode
 
 HIDDEN: Final = "***"
 """What a password is shown as."""
@@ -28,6 +32,42 @@ def next_command(verb: str, *words: str, state: str = "") -> str:
     """
     named = ("--state", without_password(state)) if state else ()
     return shlex.join(("orchestrate", *verb.split(), *words, *named))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """What a person does after a run that ended with an exit code."""
+
+    does: str  # what the command does, as the end of a sentence
+    verb: str  # the command that the run's id follows
+    options: tuple[str, ...] = ()
+    first: str = ""  # what comes before it; empty if nothing
+
+    @property
+    def lead(self) -> str:
+        """What is written before the command: `repair es3, then continue`."""
+        return lead(self.first, self.does)
+
+    def command(self, *run: str, state: str = "") -> str:
+        """The command for this run, as it can be typed."""
+        return next_command(self.verb, *run, *self.options, state=state)
+
+
+def lead(first: str, does: str) -> str:
+    """What a person has to do before a command, if anything, and what the command does."""
+    return f"{first}, then {does}" if first else does
+
+
+_CONTINUE: Final = NextStep(does="continue", verb="resume")
+AFTER: Final[Mapping[ExitCode, NextStep]] = {
+    ExitCode.HELD: replace(_CONTINUE, first="correct what holds it (a resumed run keeps its playbook)"),
+    ExitCode.FAILED: replace(_CONTINUE, first="repair what failed", options=("--retry-failed",)),
+    ExitCode.INTERRUPTED: _CONTINUE,
+    ExitCode.LEASED: replace(_CONTINUE, first="wait until the other run has ended"),
+    ExitCode.NOT_RESTORED: NextStep(does="restore", verb="restore"),
+    ExitCode.PAUSED: replace(_CONTINUE, first="look at the restarted nodes"),
+}
+"""What comes after a run, by its exit code; nothing after 0. Messages, views and pages take it from here."""
 
 
 def without_password(url: str) -> str:

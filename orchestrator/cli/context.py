@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,9 @@ from orchestrator.config.cluster import ClusterFile, HostsFile
 from orchestrator.engine.left_over import texts
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.model.event import Event
 from orchestrator.model.phase import Outcome
+from orchestrator.model.reading import Instant
 from orchestrator.next_command import next_command
 from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code
@@ -33,7 +35,7 @@ from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Reporters, json_line
-from orchestrator.view.summary import refusal_object
+from orchestrator.view.summary import SIGNS, Summary, refusal_object, summary
 from orchestrator.view.text import printed
 from orchestrator.view.unit_status import SOCKET, UnitStatus
 
@@ -83,7 +85,7 @@ class Context:
         """Return the exit code. A run has printed its summary; without a run, print the message."""
         if isinstance(end, RunState):
             return int(exit_code(end))
-        self.note(end.message)
+        self.note(f"{SIGNS[end.code is ExitCode.DONE]} {end.message}")
         code = self.end(end.code, run=end.run, cluster=end.cluster, left=list(end.left), message=end.message)
         return int(code)
 
@@ -144,6 +146,7 @@ class Context:
             reporter=partial(_reporter, self),
             tell=self.note,
             agrees=agrees,
+            names_page=not self.output.for_people,
         )
         connection = connection_to(ports, self.files, process, state)
         connection.closing.callback(requests.close)
@@ -221,11 +224,19 @@ def _reporter(context: Context, watched: Watched) -> Iterator[Reporter]:
 @contextmanager
 def _shown(context: Context, watched: Watched) -> Iterator[Reporter]:
     now = context.clock.now
+
+    def end(state: RunState, outcome: Outcome, events: Sequence[Event], at: Instant) -> Summary:
+        return summary(state, outcome, events, at, before=watched.before, page=watched.page())
+
     if context.output is Output.JSON:
         yield JsonReporter(context.out, now, past=watched.past)
     elif context.output is Output.TEXT and wants_live(context.out, context.environment):
         console = live_console(context.out, context.environment)
-        with LiveReporter(console, now, seen=watched.seen, past=watched.past, kind=watched.kind) as live:
+        with LiveReporter(
+            console, now, seen=watched.seen, past=watched.past, kind=watched.kind, end=end
+        ) as live:
             yield live
     else:
-        yield LineReporter(context.out, now, kind=watched.kind, past=watched.past)
+        yield LineReporter(
+            context.out, now, kind=watched.kind, past=watched.past, end=end, width=context.columns
+        )

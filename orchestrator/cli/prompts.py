@@ -29,6 +29,7 @@ from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object
 from orchestrator.view.plan import plan_object, plan_text
+from orchestrator.view.summary import SIGNS
 from orchestrator.view.text import counted, nodes_of, size
 
 _REQUESTS: Final[Mapping[Request, str]] = {
@@ -157,7 +158,7 @@ def end_without_nodes(prepared: Preparation, context: Context) -> int:
     if failed is not None:
         return int(exit_code(failed))
     why = prepared.not_due or ""
-    context.note(why)
+    context.note(f"{SIGNS[True]} {why}")
     return int(
         context.end(
             ExitCode.DONE,

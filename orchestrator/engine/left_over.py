@@ -88,14 +88,22 @@ def _unserved(state: RunState) -> tuple[LeftOver, ...]:
     if not state.unserved:
         return ()
     names, whose = ", ".join(state.unserved), state.begun.hooks_of or f"run {state.begun.repairs}"
-    by = ("--playbook", "FILE"), [word for name in state.unserved for word in ("--in-service", name)]
-    where, kept = ("--cluster", state.begun.cluster_file or "NAME"), state.process.state
-    hooks, by_hand = (next_command("restore", *where, *more, state=kept) for more in by)
+    hooks = _of_cluster(state, "--playbook", "FILE")
     text = (
         f"{{}} out of service: the after_recovery hooks of {whose} did not run; "
-        f"`{hooks}` with the playbook of that run, or run them by hand and then `{by_hand}`"
+        f"`{hooks}` with the playbook of that run, or run them by hand and then `{by_hand(state)}`"
     )
     return (LeftOver(name=names, one=text),)
+
+
+def by_hand(state: RunState) -> str:
+    """The command that restores the rest once people have put the nodes into service."""
+    return _of_cluster(state, *(word for name in state.unserved for word in ("--in-service", name)))
+
+
+def _of_cluster(state: RunState, *more: str) -> str:
+    cluster = state.begun.cluster_file or "NAME"
+    return next_command("restore", "--cluster", cluster, *more, state=state.process.state)
 
 
 def _value(value: SettingValue | None) -> str:

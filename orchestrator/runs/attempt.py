@@ -34,6 +34,7 @@ class Attempt:
     state: RunState  # as the journal leads to; changes during the run
     past: Sequence[Record] = ()  # records of earlier attempts
     begun: Sequence[Record]  # those of the first events
+    before: Sequence[str] = ()  # what was restored of other runs before this attempt began
     then: Callable[[RunState], None] = lambda _state: None  # called with the last state of the run
 
 
@@ -70,7 +71,13 @@ def drive(attempt: Attempt) -> RunState:
 
     with ExitStack() as stack:
         enter = stack.enter_context
-        watched = Watched(kind=kind, past=attempt.past, seen=lambda: seen)
+        watched = Watched(
+            kind=kind,
+            past=attempt.past,
+            seen=lambda: seen,
+            before=attempt.before,
+            page=lambda: process.page(attempt.state.run),
+        )
         reporter = enter(process.reporter(watched))
         around = surrounded(attempt.connection, begun.policy, attempt.state.run, attempt.past)
         reporter = Reporters(reporter, around) if around else reporter

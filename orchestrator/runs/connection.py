@@ -196,6 +196,8 @@ class Watched:
     kind: Kind
     past: Sequence[Record]  # records of earlier attempts at the run
     seen: Callable[[], Seen]  # the latest recoveries and health that the run has read
+    before: Sequence[str] = ()  # what was restored of other runs before it began
+    page: Callable[[], str] = lambda: ""  # the file of its report, written at its end; empty if there is none
 
 
 Requests = Callable[[Callable[[], RunState | None]], AbstractContextManager[Asked]]
@@ -294,6 +296,8 @@ class Process:
     sampler: Callable[[], Sampling] = Sampler
     # called with the id of a run when an attempt has ended, after its last event
     ended: Callable[[str], None] = lambda _run: None
+    page: Callable[[str], str] = lambda _run: ""  # the file to which `ended` writes the report of this run
+    names_page: bool = True  # whether `tell` is given that file; False where the view of a run shows it
 
     def warn(self, message: str) -> None:
         """Show a warning that does not stop the request."""

@@ -29,7 +29,7 @@ from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
 from orchestrator.elasticsearch.rules.settings import awareness_of
-from orchestrator.errors import ConfigError, UsageError
+from orchestrator.errors import ConfigError, OrchestratorError, UsageError
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.registry import RULES
@@ -63,10 +63,10 @@ from orchestrator.runs.reach import (
     run_with_input,
     tls_of,
 )
-from orchestrator.runs.report import write_at_end
+from orchestrator.runs.report import named_page, write_at_end
 from orchestrator.runs.selection import predicate_names, require_cluster
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import named_state
+from orchestrator.runtime.database import Access, named_state
 from orchestrator.runtime.gates.port import Gates, asker
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
@@ -503,9 +503,14 @@ def connection_to(ports: FilePorts, files: Files, process: Process, state: str |
     def ended(run: str) -> None:
         write_at_end(connection, run, ports.redact)
 
+    def page(run: str) -> str:
+        with suppress(OrchestratorError, OSError), connection.state(Access.READ) as store:
+            return named_page(store, run, files.home)
+        return ""
+
     connection = Connection(
         ports=ports,
-        process=replace(process, ended=ended),
+        process=replace(process, ended=ended, page=page),
         state=lambda access: open_store(state, files.environment, access=access, home=files.home),
         kept_in=named_state(state, files.environment),
     )

@@ -12,7 +12,7 @@ from orchestrator.engine.fold import replay
 from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Record, RunStarted, WaveStarted
-from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.redact import cleaned
 from orchestrator.runs.connection import Connection
@@ -23,7 +23,6 @@ from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import UntrustedValue, in_path, visible
 from orchestrator.view.advice import advice
 from orchestrator.view.feed import Feed
-from orchestrator.view.progress import left_to_do, not_restored
 from orchestrator.view.report.facts import REPORTED, Facts, facts_of
 
 _PAGE: Final = b"<!doctype html>"
@@ -71,12 +70,12 @@ def clean_for(redact: Callable[[str], str]) -> Callable[[str], str]:
 def _next(run: str, records: Sequence[Record]) -> dict[str, str] | None:
     """What a person does next about a run that no process works on: `first`, then `command`."""
     state = replay(run, records)
-    failed, left = [node.name for node in state.nodes_in(NodePhase.FAILED)], not_restored(state)
-    if not (failed or left or left_to_do(state)):
-        return None
-    refused, place = state.process.refused is not None, state.process.state
-    step = advice(run, failed=failed, left=bool(left), refused=refused, state=place)
-    return {"first": step.first, "command": step.command}
+    step = advice(state)
+    return (
+        None
+        if step is None
+        else {"first": f"{step.first}, then " if step.first else "", "command": step.command}
+    )
 
 
 def _public(records: Sequence[Record], kind: Kind, clean: Callable[[str], str]) -> Iterator[dict[str, Any]]:
@@ -111,6 +110,15 @@ def page_of(store: StateStore, run: str) -> Path:
     if store.reports is None:
         raise UsageError("there is no state file: name the file of the page with --html")
     return store.reports / f"{name}.html"
+
+
+def named_page(store: StateStore, run: str, home: Path) -> str:
+    """The same for people, below `~` if it is in their home; empty if there is none."""
+    try:
+        path = page_of(store, run)
+    except UsageError:
+        return ""
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def write_page(path: Path, text: str, *, folder: Path | None = None) -> None:
@@ -155,4 +163,5 @@ def write_at_end(connection: Connection, run: str, redact: Callable[[str], str])
         command = connection.command("report", run, "--html", "FILE")
         process.warn(f"the report of run {run} was not written: {error}; `{command}` writes it")
     else:
-        process.tell(f"report: {path}")
+        if process.names_page:
+            process.tell(f"report: {path}")

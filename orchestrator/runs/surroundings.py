@@ -24,10 +24,9 @@ from orchestrator.runtime.codec import decode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import RunEntry
 from orchestrator.view.feed import Feed
-from orchestrator.view.phrases import OUTCOMES
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_object
-from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.summary import headline, summary, summary_lines
 from orchestrator.view.text import counted
 
 
@@ -145,7 +144,7 @@ class Surrounded:
         if state.outcome is not None:
             end = summary(state, state.outcome, self._feed.events, self._clock.now())
             # Templates name the cluster themselves, as the first line does.
-            said = "\n".join([OUTCOMES[end.outcome], *summary_lines(end)[1:]])
+            said = "\n".join([headline(end), *summary_lines(end)[1:]])
         self._with(lambda beside: beside.end(said))
 
     def _seen(self, records: Sequence[Record]) -> list[Seen]:

@@ -26,6 +26,7 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher
 from orchestrator.runtime.unwritten_lease import UnwrittenLease
+from orchestrator.view.summary import headline, summary
 
 
 class LeaseHeld:
@@ -205,12 +206,13 @@ def new_run(
         JournalError: the state cannot be written; nothing was changed.
         RestoreFailed: that was not restored.
     """
+    before: list[str] = []
     while True:
         run, started = connection.process.new_run(), replace(started, state=store.state)
         with LeaseHeld(connection, store, run, started) as held:
             if held.left is None:
-                return held.begin(_created(held, run, started), started)
-            _restore_first(held, run, started)
+                return replace(held.begin(_created(held, run, started), started), before=before)
+            before.append(_restore_first(held, run, started))
         started = again()
 
 
@@ -242,21 +244,24 @@ def take_up(
         RestoreFailed: what another run left was not restored.
     """
     run, started, in_state = past.entry.run, past.started, lease_in_state(store, past.started)
+    before: list[str] = []
     while True:
         if store.written:
-            restore_others(connection, store, run, started)
+            before += restore_others(connection, store, run, started)
         with LeaseHeld(connection, store, run, started, in_cluster=in_cluster, in_state=in_state) as held:
             if held.left is None:
                 after = len(past.records)
+                journal: RunJournal = UnwrittenJournal(run, after=after)
                 if store.written:
-                    return held.begin(store.journal(run, after=after), event, past=past)
-                store.mark_unwritten(run)
-                return held.begin(UnwrittenJournal(run, after=after), event, past=past)
-            _restore_first(held, connection.process.new_run(), started)
+                    journal = store.journal(run, after=after)
+                else:
+                    store.mark_unwritten(run)
+                return replace(held.begin(journal, event, past=past), before=before)
+            before.append(_restore_first(held, connection.process.new_run(), started))
 
 
-def restore_others(connection: Connection, store: StateStore, run: str, started: RunStarted) -> bool:
-    """Restore what another run than this one left; False when nothing is known to be left.
+def restore_others(connection: Connection, store: StateStore, run: str, started: RunStarted) -> Sequence[str]:
+    """Restore what another run than this one left, and say what; nothing when nothing is known to be left.
 
     Raises:
         LeaseError: that run is alive.
@@ -264,18 +269,20 @@ def restore_others(connection: Connection, store: StateStore, run: str, started:
     """
     found = _record(connection, store, started)
     if found is None or found.debtor == run or _is_settled(found, store):
-        return False
+        return ()
     repairing = connection.process.new_run()
     with LeaseHeld(connection, store, repairing, started) as held:
         if held.left is None:  # another process restored it in the meantime
-            return False
+            return ()
         # Not announced before: until the lease is taken, that run may be alive.
-        _restore_first(held, repairing, started)
-    return True
+        return (_restore_first(held, repairing, started),)
 
 
-def _restore_first(held: LeaseHeld, run: str, started: RunStarted) -> None:
+def _restore_first(held: LeaseHeld, run: str, started: RunStarted) -> str:
     """Say that another run's changes are restored first, and restore them, in a run of this id.
+
+    Returns:
+        What was restored, for the end of the run that follows.
 
     Raises:
         RestoreFailed: they were not all restored.
@@ -287,6 +294,8 @@ def _restore_first(held: LeaseHeld, run: str, started: RunStarted) -> None:
     restored = drive(repair(held, run, started))
     if exit_code(restored) is not ExitCode.DONE:
         raise RestoreFailed(restored)
+    events = [record.event for record in held.store.replay(run)] if held.store.written else ()
+    return headline(summary(restored, Outcome.RESTORED, events, held.connection.process.now))
 
 
 def release_dead(connection: Connection, store: StateStore, started: RunStarted) -> None:

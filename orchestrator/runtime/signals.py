@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from orchestrator.errors import ExitCode
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Seconds
-from orchestrator.next_command import next_command
+from orchestrator.next_command import AFTER, next_command
 
 CAUGHT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_ACT_SECONDS: Final[Seconds] = 0.5
@@ -61,11 +61,8 @@ def last_words(run: str | None, left: Sequence[str], state: str = "") -> list[st
     lines += [f"  NOT RESTORED: {item}" for item in left] or [
         "  nothing that it has changed is known to be left"
     ]
-    return [
-        *lines,
-        f"restore:      {next_command('restore', run, state=state)}",
-        f"or continue:  {next_command('resume', run, state=state)}",
-    ]
+    step = AFTER[ExitCode.NOT_RESTORED]
+    return [*lines, f"  Now: {step.lead}:", f"    {step.command(run, state=state)}"]
 
 
 class Signals:

@@ -39,9 +39,10 @@ from orchestrator.view.feed import Feed
 from orchestrator.view.model import Screen
 from orchestrator.view.panel import panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
+from orchestrator.view.reporters import End
 from orchestrator.view.signs import ASCII, UNICODE, Glyphs
 from orchestrator.view.steps import Meter, Turns
-from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.summary import SIGNS, summary, summary_lines
 from orchestrator.view.text import IN_ASCII, time_of_day, zone_name
 
 FRAME: Seconds = 0.25
@@ -105,6 +106,7 @@ class LiveReporter:
         kind: kind of cluster, which has its own words.
         zone: the time zone of the reader; None for that of this machine.
         hint: whether Ctrl-C ends the run that is shown.
+        end: makes the run's end of its last state, its outcome, its events and the time.
 
     Attributes:
         lost: why drawing has stopped; None while it works.
@@ -120,8 +122,9 @@ class LiveReporter:
         kind: Kind = Kind.ELASTICSEARCH,
         zone: tzinfo | None = None,
         hint: bool = True,
+        end: End = summary,
     ) -> None:
-        self._console = console
+        self._console, self._of_end = console, end
         self._now = now
         self._seen = seen
         self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
@@ -171,10 +174,20 @@ class LiveReporter:
         if not self._close():
             return
         try:
-            for line in summary_lines(summary(state, outcome, self._feed.events, self._now())):
-                self._console.print(Text(visible(line)), soft_wrap=True)
+            end = self._of_end(state, outcome, self._feed.events, self._now())
+            for line in summary_lines(end, self._console.width - 1):
+                self._console.print(self._toned(line), soft_wrap=True)
         except (OSError, ValueError) as error:
             self.lost = f"{type(error).__name__}: {error}"
+
+    def _toned(self, line: str) -> Text:
+        """A line of the end: only its sign has a colour, and what is not restored is bold."""
+        ascii_only = {} if self._glyphs.unicode else {ord(sign): plain for sign, plain in IN_ASCII.items()}
+        text = Text(visible(line).translate(ascii_only))
+        if line.startswith(tuple(SIGNS.values())):
+            text.stylize("green" if line.startswith(SIGNS[True]) else "bold red", 0, 1)
+        text.highlight_words(["NOT RESTORED"], "bold")
+        return text
 
     def _close(self) -> bool:
         """Stop the painter. Returns whether the terminal still accepts output."""

@@ -19,8 +19,11 @@ BY_OPERATIONS: Final = (
 
 _OPERATIONS_SINCE: Final = 6
 
-_SHOWN: Final = 24
+_FEW: Final = "few bytes are copied from version 6 on, with or without a merge"
+_SHOWN: Final = 5
 """Maximum of indices that the summary lists one by one."""
+_NODES: Final = 3
+"""The same of nodes."""
 
 
 def recovers_by_operations(version: str, distribution: str) -> bool:
@@ -46,18 +49,15 @@ def merge_object(one: MergeProgress) -> dict[str, object]:
     }
 
 
-def merged_lines(merges: Sequence[MergeProgress]) -> list[str]:
-    """The result of each index that was due, for people."""
+def merged_rows(merges: Sequence[MergeProgress]) -> list[tuple[str, str]]:
+    """The result of each index that was due, for people: labels and texts."""
     due = [one for one in merges if one.due]
-    if not merges:
-        return []
-    lines = [f"{sum(one.ended for one in due)} of {counted(len(due), 'index', 'indices')} merged"]
-    if len(due) < len(merges):
-        lines[0] += f"; {len(merges) - len(due)} had few enough segments before"
-    lines += [f"  {_before_and_after(one)}" for one in due[:_SHOWN]]
+    few = len(merges) - len(due)
+    lines = [f"{few} had few enough segments before"] if few else []
+    lines += [_before_and_after(one) for one in due[:_SHOWN]]
     if len(due) > _SHOWN:
-        lines.append(f"  and {len(due) - _SHOWN} more")
-    return lines
+        lines.append(f"and {len(due) - _SHOWN} more")
+    return [("" if place else "Indices", line) for place, line in enumerate(lines)]
 
 
 def _before_and_after(one: MergeProgress) -> str:
@@ -97,14 +97,23 @@ def _sum(figures: Sequence[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def recovery_lines(recovered: Sequence[NodeRecovered], *, by_operations: bool) -> list[str]:
-    """The same for people: in all, and node by node."""
+def recovery_rows(recovered: Sequence[NodeRecovered], *, by_operations: bool) -> list[tuple[str, str]]:
+    """The same for people: in all, then the nodes that copied most."""
     if not recovered:
         return []
-    by_node = [(event.node, _figures([event])) for event in recovered]
-    lines = [f"copies at the restarts: {_in_words(_figures(recovered))}"]
-    lines += [f"  {node}: {_in_words(figures)}" for node, figures in by_node]
-    return [*lines, BY_OPERATIONS] if by_operations else lines
+    most = sorted(recovered, key=lambda event: event.bytes_copied or 0, reverse=True)[:_NODES]
+    lines = [_in_words(_figures(recovered)), *(f"{one.node}: {_in_words(_figures([one]))}" for one in most)]
+    if len(recovered) > _NODES:
+        lines.append(f"and {len(recovered) - _NODES} more nodes")
+    if by_operations:
+        lines.append(_FEW)
+    return [("" if place else "Copies", line) for place, line in enumerate(lines)]
+
+
+def copied_of(recovered: Sequence[NodeRecovered]) -> str:
+    """`1.2 kB of 4.3 GB`: what was copied of all copies on the restarted nodes; empty if it was not shown."""
+    reused, copied, _ = _figures(recovered).values()
+    return "" if reused is None or copied is None else f"{size(copied)} of {size(reused + copied)}"
 
 
 def _in_words(figures: dict[str, int | None]) -> str:

@@ -23,13 +23,13 @@ from orchestrator.view.text import counted, duration, listed, nodes_of
 
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
-    Outcome.HELD: "held: nothing is left half done",
-    Outcome.FAILED: "failed: a node or host failed; the run can be resumed",
-    Outcome.INTERRUPTED: "interrupted; the run can be resumed",
-    Outcome.PAUSED: "paused as requested; the run can be resumed",
-    Outcome.NOT_RESTORED: "NOT RESTORED: see the list below",
-    Outcome.RESTORED: "restored: every setting has the value that was in force before",
-    Outcome.DEPOSED: "deposed: another process took over, and restores what this one changed",
+    Outcome.HELD: "held",
+    Outcome.FAILED: "failed",
+    Outcome.INTERRUPTED: "interrupted",
+    Outcome.PAUSED: "paused",
+    Outcome.NOT_RESTORED: "NOT RESTORED",
+    Outcome.RESTORED: "restored",
+    Outcome.DEPOSED: "taken over by another process",
 }
 """The outcome of a run, in words."""
 
@@ -115,11 +115,11 @@ def hold_object(hold: Hold) -> dict[str, object]:
     return fields_of(hold, without={"others_first"})
 
 
-def hold_sentence(hold: Hold) -> str:
-    """A hold for people: the predicate's public name, its subjects, the evidence, and a way past it."""
-    ways = f"; another run passes it with {', '.join(hold.ways)}" if hold.ways else ""
+def hold_sentence(hold: Hold, *, ways: bool = True) -> str:
+    """A hold for people: the predicate's public name, its subjects, the evidence, and `ways` past it."""
+    past = f"; another run passes it with {', '.join(hold.ways)}" if hold.ways and ways else ""
     # Evidence ends with the remedy, so it is cut later than other foreign text.
-    return f"{hold_in_words(hold, partial(one_line, limit=_EVIDENCE))}{one_line(ways, _EVIDENCE)}"
+    return f"{hold_in_words(hold, partial(one_line, limit=_EVIDENCE))}{one_line(past, _EVIDENCE)}"
 
 
 _EVIDENCE = 700

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TextIO
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.encoding import public_record
-from orchestrator.model.event import Record
+from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
@@ -20,7 +19,7 @@ from orchestrator.view.feed import SIGN_OF_LIFE, Feed
 from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
 from orchestrator.view.progress import Wait
 from orchestrator.view.steps import run_in_words
-from orchestrator.view.summary import refusal_object, summary, summary_lines, summary_object
+from orchestrator.view.summary import Summary, refusal_object, summary, summary_lines, summary_object
 from orchestrator.view.text import duration, printed, stamp, stamp_seconds
 
 
@@ -90,6 +89,10 @@ def waiting_lines(state: RunState, wait: Wait, now: Instant) -> list[str]:
     return [head, *(f"{at}   {line}" for line in below)]
 
 
+End = Callable[[RunState, Outcome, Sequence[Event], Instant], Summary]
+"""Makes the end of a run, as `summary` does."""
+
+
 class LineReporter:
     """A `Reporter` that writes plain lines.
 
@@ -98,7 +101,8 @@ class LineReporter:
         now: the run's clock.
         kind: kind of cluster, which has its own words.
         past: records of earlier attempts at the run, for its summary.
-        simulated: the run is a rehearsal, which cannot be resumed.
+        end: makes the run's end of its last state, its outcome, its events and the time.
+        width: columns of the terminal, for the end; None where lines are not broken.
         every: seconds between two signs of life of a wait.
         log: whether there are lines before the summary.
     """
@@ -110,12 +114,13 @@ class LineReporter:
         *,
         kind: Kind = Kind.ELASTICSEARCH,
         past: Sequence[Record] = (),
-        simulated: bool = False,
+        end: End = summary,
+        width: int | None = None,
         every: Seconds = SIGN_OF_LIFE,
         log: bool = True,
     ) -> None:
         self._out, self._feed = Outlet(stream), Feed(kind, past, every=every)
-        self._now, self._simulated, self._log = now, simulated, log
+        self._now, self._end, self._width, self._log = now, end, width, log
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one line per event, unless another event says the same."""
@@ -139,8 +144,8 @@ class LineReporter:
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
         """Write the end."""
-        end = replace(summary(state, outcome, self._feed.events, self._now()), simulated=self._simulated)
-        for line in summary_lines(end):
+        end = self._end(state, outcome, self._feed.events, self._now())
+        for line in summary_lines(end, self._width):
             self._out.line(line)
 
 

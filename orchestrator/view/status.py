@@ -25,7 +25,7 @@ from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.above import Above, AboveLine
-from orchestrator.view.advice import advice
+from orchestrator.view.advice import advice, closing
 from orchestrator.view.cluster_now import ClusterNow, changes_in_words, restoring_lines
 from orchestrator.view.feed import Feed
 from orchestrator.view.host_words import start_failures
@@ -35,7 +35,6 @@ from orchestrator.view.model import Screen, asked_in_words, titles
 from orchestrator.view.panel import inside
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import (
-    left_to_do,
     merges_in_words,
     not_restored,
     still_recovering,
@@ -107,7 +106,7 @@ def status_text(
         _head(state, records, now, _process(state, records, now, alive, suspended), reader),
         _view(state, records, now, reader) if going else _stopped(state, records, now, reader),
         _unrestored(state, restored=restored, cluster=cluster, reader=reader, lives=going),
-        _end(state, suspended, going=going, restored=restored, cluster=cluster),
+        _end(state, suspended, going=going, restored=restored, cluster=cluster, width=reader.width),
     ]
     room = max(2, _FITS - sum(len(part) + 1 for part in parts if part))
     parts.insert(3, _last_events(state, records, now, reader, room))
@@ -258,7 +257,13 @@ _LONGEST = 1000
 
 
 def _end(
-    state: RunState, suspended: int | None, *, going: bool, restored: bool, cluster: ClusterNow | None
+    state: RunState,
+    suspended: int | None,
+    *,
+    going: bool,
+    restored: bool,
+    cluster: ClusterNow | None,
+    width: int | None,
 ) -> list[str]:
     """What a person can do now. The last line is a command."""
     if going and suspended is not None:
@@ -270,9 +275,13 @@ def _end(
         return [f"to follow it: {state.command('status')} --watch", f"to end it: {state.command('stop')}"]
     left = () if restored else not_restored(state)
     if left and cluster is not None and cluster.all_restored:
-        return [*_advice(state, ()), f"to close the run: {state.command('restore')}"]
-    again = ["a new restart of this cluster restores it first"] if left else []
-    return [*again, *_advice(state, left)]
+        step = advice(state, restored=True) or closing(state)
+        return step.lines(width, margin="")
+    first = (
+        ["a new restart of this cluster restores it first"] if left and state.begun.repairs is None else []
+    )
+    step = advice(state, restored=restored)
+    return [*first, *([] if step is None else step.lines(width, margin=""))]
 
 
 def status_object(
@@ -336,15 +345,3 @@ def _run_began(state: RunState, records: Sequence[Record]) -> Instant:
 
 def _merges(state: RunState) -> tuple[MergeProgress, ...]:
     return tuple(state.merging.indices.values())
-
-
-def _advice(state: RunState, left: Sequence[object]) -> list[str]:
-    """The command to continue with."""
-    to_do = left_to_do(state)
-    failed = [node.name for node in state.nodes_in(NodePhase.FAILED)]
-    step = advice(state.run, failed=failed, left=False, state=state.process.state)
-    how = f"{step.first}continue" if step.first else "to continue"
-    onwards = [f"{how} with {to_do}: {step.command}"] if to_do else []
-    if failed or not left:
-        return onwards
-    return [f"to restore: {state.command('restore')}", *onwards]

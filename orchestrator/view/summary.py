@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
 from orchestrator.engine.estimate import whole_turns
 from orchestrator.engine.left_over import grouped, recorded, texts
 from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.progress import MAY_BE_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import NOT_ABSENT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
-    COULD_NOT_FINISH,
     Event,
     Hold,
     NodeRecovered,
+    PhaseEntered,
+    ReplicasRestored,
     RestoreBegun,
     RunFinished,
     RunResumed,
     SettingRestored,
     StandingDown,
     StoodDown,
+    WaveStarted,
 )
 from orchestrator.model.phase import VERSION, NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import StartFailed
-from orchestrator.view.advice import advice
-from orchestrator.view.host_words import start_failures
+from orchestrator.untrusted import one_line
+from orchestrator.view.advice import Advice, advice
+from orchestrator.view.host_words import said_lines, together
 from orchestrator.view.merge_summary import (
+    copied_of,
     merge_object,
-    merged_lines,
+    merged_rows,
     recovers_by_operations,
-    recovery_lines,
     recovery_object,
+    recovery_rows,
 )
-from orchestrator.view.phrases import (
-    OUTCOMES,
-    hold_object,
-    hold_sentence,
-    prediction_object,
-    prediction_words,
-)
+from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object
 from orchestrator.view.progress import not_restored
-from orchestrator.view.text import counted, duration, listed
+from orchestrator.view.text import counted, duration, hung, listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +64,15 @@ class Summary:
     seconds: Seconds  # of this attempt
     node_seconds: Mapping[NodeName, Seconds]  # from each node's stop to its recovery, if one process saw both
     holds: tuple[Hold, ...]
-    left: tuple[str, ...]  # changes that are not restored, one item each; `left_lines`: the same for people
-    message: str  # what to do next, for people
+    left: tuple[str, ...]  # changes that are not restored, one item each
+    message: str  # why it ended, for people; empty if there is nothing to say
     # pending nodes that run again, but whose copies are not yet confirmed
     unchecked: tuple[NodeName, ...] = ()
     # pending nodes that run again with their copies, but still need `after_recovery` hooks
     unserved: tuple[NodeName, ...] = ()
-    repairs: bool = False  # whether the run only restored the settings of another run
+    restores: str = ""  # the run whose changes this attempt only restored; empty if it restarts nodes
+    settings_restored: int = 0  # in this attempt, of settings and numbers of replicas
+    started: Mapping[NodeName, Seconds | None] = field(default_factory=dict)  # how long each was down
     resumed: bool = False  # whether this run was resumed
     restarted_now: int = 0  # number of nodes that were restarted in this attempt
     merges: tuple[MergeProgress, ...] = ()  # the indices of the run, in its order; empty for a restart alone
@@ -79,6 +80,11 @@ class Summary:
     by_operations: bool = False  # whether this server's copies recover by operations
     kind: Kind = Kind.ELASTICSEARCH  # kind of cluster, which has its own words
     simulated: bool = False  # the run is a rehearsal, which cannot be resumed
+    next: Advice | None = None  # what a person does next; None for nothing
+    replaced_by: str = ""  # the run that took over; empty if none did
+    down_now: tuple[NodeName, ...] = ()  # nodes that the run stopped and that are not seen to run
+    before: tuple[str, ...] = ()  # what was restored of other runs before this one began
+    page: str = ""  # the file with its report; empty if it has none
     # what was predicted for the whole run at its beginning; None where there are merges
     predicted: Prediction | None = None
     # settings that were absent and cannot be absent again, with the value written
@@ -86,14 +92,31 @@ class Summary:
     target: str = ""  # the version that an upgrade installs; empty for any other run
     not_upgraded: tuple[NodeName, ...] = ()  # nodes that still need it, or a step of it
     start_failures: tuple[StartFailed, ...] = ()  # why nodes did not start
-    refused: bool = False  # whether the cluster refused its credentials at the end
     down: StandingDown | None = None  # why it stood down, with which `message` begins; None if it did not
-    state: str = ""  # the state database, as after `--state`; empty for the usual place
-    left_lines: tuple[str, ...] = ()
+    left_lines: tuple[str, ...] = ()  # the same for people, without the nodes that failed
 
 
-def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Instant) -> Summary:
-    """The end of a run, from its last state and the events that this process committed."""
+def summary(
+    state: RunState,
+    outcome: Outcome,
+    events: Sequence[Event],
+    now: Instant,
+    *,
+    before: Sequence[str] = (),
+    page: str = "",
+    simulated: bool = False,
+) -> Summary:
+    """The end of a run, from its last state and the events that this process committed.
+
+    Args:
+        state: the last one.
+        outcome: how it ended.
+        events: those of earlier attempts first.
+        now: the end, where no event has it.
+        before: what was restored of other runs before this one began.
+        page: the file that its report is written to.
+        simulated: whether it is a rehearsal.
+    """
     finished = next((event for event in reversed(events) if isinstance(event, RunFinished)), None)
     stood_down = next((event for event in reversed(events) if isinstance(event, StoodDown)), None)
     names: dict[NodePhase, list[NodeName]] = {}
@@ -108,6 +131,8 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     checked = {name for name, node in state.nodes.items() if node.undo}
     checked -= {node.name for node in (*state.wave_nodes, *state.recovering_nodes)}
     back = names.get(NodePhase.REJOINED, [])
+    attempt = _last_attempt(events)
+    deposed, restores = state.process.deposed, state.process.restoring
     return Summary(
         run=state.run,
         cluster=state.begun.cluster,
@@ -120,22 +145,28 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         node_seconds=whole_turns(events),
         holds=state.in_phase.holds or (state.process.held_by if outcome is Outcome.HELD else ()),
         left=texts(left),
-        left_lines=grouped(left),
+        left_lines=grouped([one for one in left if one.name not in failed]),
         message=(finished.message if finished else "") or state.message,
         down=state.process.standing_down,
         unchecked=tuple(name for name in back if name not in checked),
         unserved=tuple(name for name in back if name in checked),
-        repairs=state.begun.repairs is not None,
+        restores=(state.begun.repairs or state.run) if restores else "",
+        settings_restored=len({_restored_by(event) for event in attempt} - {None}),
+        started=_started(state, attempt) if restores else {},
         resumed=any(isinstance(event, _AGAIN) for event in events),
-        restarted_now=sum(isinstance(event, NodeRecovered) for event in _last_attempt(events)),
+        restarted_now=sum(isinstance(event, NodeRecovered) for event in attempt),
         merges=tuple(state.merging.indices.values()),
         recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
         by_operations=recovers_by_operations(state.begun.version, state.begun.distribution),
         kind=state.begun.policy.kind,
         predicted=state.begun.forecast.in_all if state.begun.forecast and not state.begun.indices else None,
         target=state.begun.policy.upgrade.target if state.begun.policy.upgrade else "",
-        state=state.process.state,
-        refused=state.process.refused is not None,
+        next=advice(state, outcome=outcome, run="RUN" if simulated else ""),
+        replaced_by=deposed.successor if deposed is not None else "",
+        down_now=tuple(node.name for node in state.nodes_in(*MAY_BE_DOWN)),
+        before=tuple(before),
+        page=page if any(isinstance(event, WaveStarted) for event in events) else "",
+        simulated=simulated,
         not_upgraded=tuple(node.name for node in state.nodes.values() if VERSION in node.owed),
         start_failures=tuple(node.start_failed for node in state.nodes.values() if node.start_failed),
         no_longer_absent=tuple(
@@ -148,6 +179,29 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     )
 
 
+def _restored_by(event: Event) -> object:
+    """What an event says to be restored; None for an event that says nothing of that."""
+    match event:
+        case SettingRestored():
+            return event.key, event.level
+        case ReplicasRestored():
+            return event.index_uuid
+        case _:
+            return None
+
+
+def _started(state: RunState, attempt: Sequence[Event]) -> dict[NodeName, Seconds | None]:
+    """The nodes that came back in this attempt, and how long each was down where that is known."""
+    back = (event.node for event in attempt if isinstance(event, PhaseEntered) and event.to in _BACK)
+    nodes = (state.nodes[name] for name in dict.fromkeys(back) if name is not None)
+    return {
+        node.name: None if node.stopped_at is None else max(0.0, node.since - node.stopped_at)
+        for node in nodes
+        if node.phase.value in _BACK
+    }
+
+
+_BACK: Final = frozenset({NodePhase.REJOINED.value, NodePhase.RECOVERED.value})
 _AGAIN: Final = (RunResumed, RestoreBegun)
 """The events with which a later attempt at a run begins."""
 
@@ -216,87 +270,227 @@ def refusal_object(message: str, exit_code: ExitCode) -> dict[str, object]:
     }
 
 
+# For people ------------------------------------
+
+_SHOWN: Final = 8
+"""Maximum of rows of a kind; JSON and the report have all."""
+_NAMED: Final = 3
+_WIDEST: Final = 79
+"""Columns into which several short facts are put, where the output is no terminal."""
+_GAP: Final = " " * 4
+_GOOD: Final = frozenset({Outcome.DONE, Outcome.RESTORED, Outcome.PAUSED})
 _NOT_SEEN: Final = {
-    Kind.ELASTICSEARCH: "their copies not seen to be back yet",
-    Kind.RIAK: "not seen to be done with handoff yet",
+    Kind.ELASTICSEARCH: "restarted, copies not seen to be back yet",
+    Kind.RIAK: "restarted, not seen to be done with handoff yet",
 }
-"""Lines about nodes that run again and that the run did not wait for at its end."""
+"""Nodes that run again and that the run did not wait for at its end."""
+
+SIGNS: Final = {True: "✓", False: "✗"}
+"""The first character of an end: of a good one, and of any other."""
+Row = tuple[str, str]
+"""A label and its text; a row without a label belongs to the one before."""
 
 
-def summary_lines(end: Summary) -> list[str]:
-    """The end of a run for people: outcome, counts, duration, and what to do about the rest."""
-    lines = [f"{end.cluster or 'run'}: {OUTCOMES[end.outcome]}", f"  {_how_many(end)}"]
-    if end.node_seconds:
-        slowest = max(end.node_seconds, key=lambda name: end.node_seconds[name])
-        usual, worst = median(end.node_seconds.values()), duration(end.node_seconds[slowest])
-        lines.append(f"  {duration(usual)} a node (median); slowest {slowest} with {worst}")
-    lines += _forecast(end)
-    if end.merges:
-        lines += [f"  {line}" for line in merged_lines(end.merges)]
-        lines += [f"  {line}" for line in recovery_lines(end.recovered, by_operations=end.by_operations)]
-    if end.failed:
-        lines.append(f"  failed: {listed(end.failed)}")
-    lines += [f"  {line}" for line in start_failures(end.start_failures)]
-    untouched = [name for name in end.pending if name not in (*end.unchecked, *end.unserved)]
-    if end.unchecked and not end.repairs:
-        lines.append(f"  restarted, {_NOT_SEEN[end.kind]}: {listed(end.unchecked)}")
-    if end.unserved and not end.repairs:
-        lines.append(f"  restarted, and their after_recovery hooks are not done: {listed(end.unserved)}")
-    if end.target and end.not_upgraded and not end.repairs:
-        lines.append(f"  not upgraded to {end.target}: {listed(end.not_upgraded)}")
-    elif untouched and not end.repairs:
-        lines.append(f"  not restarted: {listed(untouched)}")
-    lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
-    lines += [f"  NOT RESTORED: {item}" for item in end.left_lines or end.left]
-    if end.no_longer_absent:
-        lines.append(f"  {NOT_ABSENT}: {listed(end.no_longer_absent)}")
-    down = end.down if end.holds else None  # the holds already say it
-    if down is not None and down.never_began:
-        lines.append(f"  {COULD_NOT_FINISH}")
-    elif end.message and not (down is not None and down.names_hold):
-        lines.append(f"  {end.message}")
-    run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
-    step = advice(run, failed=end.failed, left=bool(end.left), refused=end.refused, state=end.state)
-    if end.left or (end.failed and end.repairs):
-        purpose = f"{step.first}{'repair' if step.restores else 'continue'}: "
-        lines.append(f"  {there or purpose}{step.command}")
-    elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
-        held = end.outcome is Outcome.HELD and end.holds
-        first = "correct what holds it, then " if held else ""
-        first = step.first or ("repair the cause, then " if end.outcome is Outcome.FAILED else first)
-        if held and not end.failed and any(hold.ways for hold in end.holds):
-            lines.append("  this run keeps its policy: begin another run, with what the hold names")
-        else:
-            lines.append(f"  {there or f'{first}continue: '}{step.command}")
-            lines += [f"  {_KEEPS}"] if held else []
-    return lines
+def summary_lines(end: Summary, width: int | None = None) -> list[str]:
+    """The end of a run for people: the verdict, what it left, and as the last line the command to type.
+
+    Args:
+        end: of the run.
+        width: columns of the terminal; None where lines are not broken.
+    """
+    rows = [
+        *_causes(end),
+        *_cut([("NOT RESTORED", item) for item in end.left_lines]),
+        *_facts(end, width),
+        *_merged(end),
+        *(("First", said) for said in end.before),
+        *([("Run", end.run)] if end.restores != end.run else []),
+        *([("Report", end.page)] if end.page else []),
+    ]
+    longest = max([8, *(len(label) for label, _ in rows)])
+    lines = hung(f"{SIGNS[end.outcome in _GOOD]} {end.cluster or 'run'}: ", headline(end), width)
+    for label, text in rows:
+        lines += hung(f"  {label:<{longest}}  ", text, width)
+    if end.next is None:
+        return lines
+    return [*lines, *end.next.lines(width, column=longest, simulated=end.simulated)]
 
 
-def _forecast(end: Summary) -> list[str]:
-    """What was predicted of a run that one attempt has done."""
-    if end.predicted is None or end.outcome is not Outcome.DONE or end.resumed:
-        return []
-    return [f"  predicted: {prediction_words(end.predicted)}"]
+def headline(end: Summary) -> str:
+    """What was done, in how long, and how it ended."""
+    code = "" if end.exit_code == 0 else f" (code {int(end.exit_code)})"
+    if end.restores:
+        return _restore_in_words(end, code)
+    if end.down is not None and end.down.never_began and end.outcome is Outcome.HELD:
+        return f"not begun: what holds it does not pass by waiting{code}"
+    took = f"in {duration(end.seconds)}"
+    done = f"{_how_many(end)} {took}{_forecast(end)}"
+    if end.outcome is Outcome.DONE:
+        return f"{done}, with a warning" if end.message or end.no_longer_absent else done
+    return f"{done}, then {_ending(end)}{code}"
 
 
-_KEEPS: Final = "it keeps its policy: a change of the playbook, of `expect` or of an option needs another run"
-"""After the command that continues a held run: not everything that a hold names can be changed in it."""
+def _ending(end: Summary) -> str:
+    if end.outcome is Outcome.FAILED and end.failed:
+        return f"{listed(end.failed, _NAMED)} failed"
+    if end.outcome is Outcome.DEPOSED and end.replaced_by not in ("", end.run):
+        return f"run {end.replaced_by} took over"
+    return _ENDINGS[end.outcome]
 
 
-def _merges_left(end: Summary) -> bool:
-    return any(one.pending or one.in_progress for one in end.merges)
+_ENDINGS: Final = {
+    Outcome.DONE: "done",
+    Outcome.HELD: "held",
+    Outcome.FAILED: "it stood down",
+    Outcome.INTERRUPTED: "interrupted",
+    Outcome.PAUSED: "paused",
+    Outcome.NOT_RESTORED: "ended NOT RESTORED",
+    Outcome.RESTORED: "restored",
+    Outcome.DEPOSED: "another process took over",
+}
+"""How a run that restarts nodes ended, after what it had done by then."""
+
+
+def restored_in_words(end: Summary) -> str:
+    """What an attempt restored: `5 settings as before; es2 started (it was down for 2m 32s)`."""
+    parts = [f"{counted(end.settings_restored, 'setting')} as before"] if end.settings_restored else []
+    if end.started:
+        down = next(iter(end.started.values())) if len(end.started) == 1 else None
+        known = "" if down is None else f" (it was down for {duration(down)})"
+        parts.append(f"{listed(end.started)} started{known}")
+    return "; ".join(parts)
+
+
+def _restore_in_words(end: Summary, code: str) -> str:
+    after, done = f"after run {end.restores}", restored_in_words(end)
+    if end.outcome in _GOOD:
+        return f"restored {after}: {done or 'nothing was left to restore'}"
+    how = f"{listed(end.failed, _NAMED)} failed" if end.failed else _ENDINGS[end.outcome]
+    return f"restore {after}: {f'{done}; then ' if done else ''}{how}{code}"
 
 
 def _how_many(end: Summary) -> str:
-    """Nodes, and the duration of this attempt: a resumed run has earlier attempts."""
-    ending = f"exit code {int(end.exit_code)}, run {end.run}"
-    if end.repairs:
-        return f"restored in {duration(end.seconds)}, {ending}"
-    if end.merges and not (end.restarted or end.failed or end.pending):
-        return f"no node was to be restarted; {duration(end.seconds)}, {ending}"
-    total = counted(len(end.restarted) + len(end.failed) + len(end.pending), "node")
-    turned = f"upgraded to {end.target}" if end.target else "restarted"
-    if end.resumed:
-        done = f"{len(end.restarted)} of {total} {turned}, {end.restarted_now} of them in this attempt"
-        return f"{done}, which took {duration(end.seconds)}; {ending}"
-    return f"{len(end.restarted)} of {total} {turned} in {duration(end.seconds)}, {ending}"
+    """Indices and nodes; of a resumed run, how many nodes in this attempt."""
+    total = len(end.restarted) + len(end.failed) + len(end.pending)
+    due = [one for one in end.merges if one.due]
+    merged = f"{sum(one.ended for one in due)} of {counted(len(due), 'index', 'indices')} merged"
+    parts = [merged] if end.merges else []
+    if total or not parts:
+        turned = f"upgraded to {end.target}" if end.target else "restarted"
+        now = f", {end.restarted_now} of them in this attempt," if end.resumed else ""
+        parts.append(f"{len(end.restarted)} of {counted(total, 'node')} {turned}{now}")
+    return ", ".join(parts)
+
+
+def _forecast(end: Summary) -> str:
+    """What was predicted of a run that one attempt has done."""
+    if end.predicted is None or end.outcome is not Outcome.DONE or end.resumed:
+        return ""
+    return f" (predicted {duration(end.predicted.low)} to {duration(end.predicted.high)})"
+
+
+def _cut(rows: Sequence[Row]) -> list[Row]:
+    """Rows of one kind; those beyond the limit are counted."""
+    more = [("", f"and {len(rows) - _SHOWN} more")] if len(rows) > _SHOWN else []
+    return [*rows[:_SHOWN], *more]
+
+
+def _causes(end: Summary) -> list[Row]:
+    """Why it ended: the nodes that failed with what they said, the holds, and the reason."""
+    rows: list[Row] = []
+    down = end.down if end.holds else None  # the holds already say it
+    named = down is not None and (down.names_hold or down.never_began or end.message.startswith("held for "))
+    if end.message and not named:
+        rows.append(_reason(end))
+    for number, (_, failed) in enumerate(together(end.start_failures)):
+        if (failed.node,) != end.failed:
+            rows.append((failed.node, f"the service did not start: {one_line(failed.why)}"))
+        rows += [("", line) for line in said_lines(failed)[-_SHOWN:] if number < _NAMED]
+    return [*rows, *_cut([("Held by", hold_sentence(hold, ways=False)) for hold in end.holds])]
+
+
+def _reason(end: Summary) -> Row:
+    """The reason; that of the only node that failed, behind its name."""
+    if end.outcome is Outcome.DONE:
+        return "Warning", end.message
+    if len(end.failed) == 1:
+        name = end.failed[0]
+        for begins in (f"{name} failed: ", f"{name}: ", f"{name} "):
+            if end.message.startswith(begins):
+                return name, end.message.removeprefix(begins)
+    return "Why", end.message
+
+
+def _facts(end: Summary, width: int | None) -> list[Row]:
+    """Short facts, several in a line."""
+    facts: list[Row] = []
+    if end.outcome is Outcome.DEPOSED:
+        facts.append(("Settings", "are left to the run that took over"))
+    elif not end.left_lines and not (end.restores and end.outcome in _GOOD):
+        facts += [("Settings", _settings(end)), ("Nodes down", _down(end))]
+    if not end.restores:
+        facts += _pending(end)
+        facts += _copied(end)
+        facts += _times(end)
+    rows: list[Row] = []
+    for label, text in facts:
+        fact = f"{label}  {text}"
+        room = min(width or _WIDEST, _WIDEST) - 12
+        if rows and len(rows[-1][0]) + len(rows[-1][1]) + len(_GAP) + len(fact) <= room:
+            rows[-1] = (rows[-1][0], f"{rows[-1][1]}{_GAP}{fact}")
+        else:
+            rows.append((label, text))
+    return rows
+
+
+def _settings(end: Summary) -> str:
+    if not end.no_longer_absent:
+        return "as before"
+    what = "could not be unset, so the effective value is written"
+    return f"as before, except {listed(end.no_longer_absent)} ({what})"
+
+
+def _down(end: Summary) -> str:
+    """Of a node that failed it is only known if its service ended."""
+    ended = {name for one in end.start_failures for name in (one.node,)}
+    sure = [name for name in end.down_now if name in ended]
+    perhaps = [name for name in end.down_now if name not in ended]
+    parts = [listed(sure)] if sure else []
+    parts += [f"perhaps {listed(perhaps)}"] if perhaps else []
+    return ", ".join(parts) or "none"
+
+
+def _pending(end: Summary) -> list[Row]:
+    untouched = [name for name in end.pending if name not in (*end.unchecked, *end.unserved)]
+    rows: list[Row] = []
+    if end.target and end.not_upgraded:
+        rows.append(("Not upgraded", listed(end.not_upgraded)))
+    elif untouched:
+        rows.append(("Not restarted", listed(untouched)))
+    if end.unchecked:
+        rows.append(("Not checked", f"{listed(end.unchecked)}: {_NOT_SEEN[end.kind]}"))
+    if end.unserved:
+        rows.append(("Hooks", f"{listed(end.unserved)}: restarted, after_recovery hooks not done"))
+    return rows
+
+
+def _copied(end: Summary) -> list[Row]:
+    """What the restarted nodes copied of all that they hold; a run with merges says it for each node."""
+    total = copied_of(end.recovered)
+    return [] if end.merges or not total else [("Copied", total)]
+
+
+def _times(end: Summary) -> list[Row]:
+    if not end.node_seconds:
+        return []
+    slowest = max(end.node_seconds, key=lambda name: end.node_seconds[name])
+    worst = duration(end.node_seconds[slowest])
+    if len(end.node_seconds) == 1:
+        return [("A node", worst)]
+    return [("A node", f"median {duration(median(end.node_seconds.values()))}, slowest {slowest} {worst}")]
+
+
+def _merged(end: Summary) -> list[Row]:
+    if not end.merges:
+        return []
+    return [*merged_rows(end.merges), *recovery_rows(end.recovered, by_operations=end.by_operations)]

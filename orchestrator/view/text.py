@@ -17,6 +17,7 @@ __all__ = [
     "counted",
     "day_and_minute",
     "duration",
+    "hung",
     "listed",
     "nodes_of",
     "printed",
@@ -106,6 +107,20 @@ def wrapped(text: str, width: int | None, *, first: str = "", then: str | None =
             begun = f"{then}{word}"
         line = begun
     return [*lines, line]
+
+
+def hung(label: str, text: str, width: int | None) -> list[str]:
+    """A foreign text behind its label, below whose end the other lines begin.
+
+    Args:
+        label: the beginning of the first line, with its blanks.
+        text: the rest; a long word of it begins below the label.
+        width: columns; None does not break it.
+    """
+    text = visible(text)
+    if width is not None and max(map(cell_len, text.split()), default=0) > width - cell_len(label):
+        return [label.rstrip(), *wrapped(text, width, first=" " * _INDENT, then=" " * _INDENT)]
+    return wrapped(text, width, first=label, then=" " * min(cell_len(label), (width or 0) // 3))
 
 
 def table(

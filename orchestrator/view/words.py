@@ -162,16 +162,16 @@ def _resumed(event: ev.RunResumed) -> str:
 
 def _finished(event: ev.RunFinished) -> str:
     said = f": {one_line(event.message, _BRIEF)}" if event.message else ""
-    ending = f"run ended after {duration(event.seconds)}, exit code {event.exit_code}"
-    return f"{ending}: {OUTCOMES[event.outcome]}{said}"
+    ending = f"run ended after {duration(event.seconds)}: {OUTCOMES[event.outcome]}"
+    return f"{ending} (code {event.exit_code}){said}"
 
 
 def _stood_down(event: ev.StoodDown) -> str:
     if event.left:
         what = f"NOT RESTORED: {one_line('; '.join(event.left), 1000)}"
-        return f"stood down ({event.outcome.value}), {what}"
+        return f"stood down, {what}"
     what = "all settings are restored" if event.outcome is Outcome.FAILED else "everything is restored"
-    return f"stood down ({event.outcome.value}): {what}"
+    return f"stood down ({OUTCOMES[event.outcome]}): {what}"
 
 
 def _lease(event: ev.LeaseEvent) -> str:

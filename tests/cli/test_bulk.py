@@ -112,7 +112,7 @@ def test_nodes_are_due_until_they_are_restarted_after_the_merge(
     said = settle(console, "--yes")
     assert said.code == ExitCode.DONE
     assert said.err == (
-        "lab: nothing to do: 2 indices have at most 5 segments a copy, "
+        "✓ lab: nothing to do: 2 indices have at most 5 segments a copy, "
         "and every selected node was restarted since they were merged\n"
     )
     said = settle(console, "--dry-run", "--no-restart")
@@ -127,8 +127,10 @@ def test_index_is_not_written_holds_until_it_is_resumed(console: Console, cluste
     assert (said.code, cluster.merges) == (ExitCode.HELD, [])
     assert (hold["predicate"], hold["subject"]) == ("index_is_not_written", "index posts-01")
     status = console.run("status").out
-    assert "Merges      0 of 1 index merged; 1 to come; 1 with few enough segments before\n" in status
-    assert "to continue with 1 index: orchestrate resume " in status
+    assert "Merges      0 of 1 index merged; 1 to come; 1 with few enough segments before
+" in status
+    assert "correct what holds it (a resumed run keeps its playbook), then continue:
+" in status
     cluster.indices["posts-01"].written = 0
     resumed = console.run("resume", "--yes")
     assert resumed.code == ExitCode.DONE

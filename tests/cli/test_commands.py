@@ -97,7 +97,7 @@ def test_resume_without_a_terminal_names_status(console: Console, store: StateSt
 def test_restore_of_a_run_that_is_done_changes_nothing(console: Console, store: StateStore) -> None:
     _left_run(store, RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0))
     said = console.run("restore", RUN)
-    assert (said.code, said.message) == (0, f"run {RUN} has nothing to restore: it ended done")
+    assert (said.code, said.message) == (0, f"✓ run {RUN} has nothing to restore: it ended done")
     (past,) = console.run("history", "--output", "json").lines[:-1]
     assert past["outcome"] == "done"
 

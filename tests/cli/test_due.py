@@ -121,7 +121,7 @@ def test_a_saved_plan_keeps_what_is_due(console: Console, cluster: SmallCluster)
     assert "none of its nodes (es2, es3, es1) needs a restart any more" in said.err
     assert console.run(*saved, *BEFORE).code == ExitCode.DONE
     said = console.run("apply", "plan.json", "--yes")
-    assert (said.code, said.err) == (ExitCode.DONE, f"{NOTHING}\n")
+    assert (said.code, said.err) == (ExitCode.DONE, f"✓ {NOTHING}\n")
 
 
 def test_nothing_due_is_done_and_changes_nothing(console: Console, cluster: SmallCluster, file: str) -> None:
@@ -133,11 +133,11 @@ def test_nothing_due_is_done_and_changes_nothing(console: Console, cluster: Smal
     assert list(console.home.iterdir()) == []
     restart = ("restart", "--cluster", file, "--yes", *BEFORE)
     said = console.run(*restart)
-    assert (said.code, said.out, said.err) == (ExitCode.DONE, "", f"{NOTHING}\n")
+    assert (said.code, said.out, said.err) == (ExitCode.DONE, "", f"✓ {NOTHING}\n")
     said = console.run(*restart, "--output", "json")
     (only,) = said.lines
     assert (only["event"], only["outcome"], only["exit_code"], only["run"]) == ("summary", "done", 0, None)
-    assert (only["nodes_restarted"], only["message"], said.err) == (0, NOTHING, f"{NOTHING}\n")
+    assert (only["nodes_restarted"], only["message"], said.err) == (0, NOTHING, f"✓ {NOTHING}\n")
     assert {asked.method for asked in cluster.asked} == {"GET"}
     said = console.run(*restart, "--exclude", "es*")
     assert said.code == ExitCode.USAGE, "any other empty selection is a mistake"
@@ -197,7 +197,7 @@ def test_nothing_due_removes_the_lease_of_a_dead_run(
     assert set(cluster.templates) == {"orchestrate-lease-1"}, "its process lives"
     _left(cluster, DEAD_PROCESS, owes=False)
     said = console.run(*restart)
-    assert (said.code, said.err) == (ExitCode.DONE, f"{NOTHING}\n")
+    assert (said.code, said.err) == (ExitCode.DONE, f"✓ {NOTHING}\n")
     assert cluster.templates == {}
 
 

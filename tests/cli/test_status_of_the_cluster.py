@@ -115,7 +115,7 @@ def test_changes_that_are_there_and_changes_by_others(
     assert (
         "  cluster.routing.allocation.enable: now primaries (not restored); before the run not set\n" in said
     )
-    assert f"to restore: orchestrate restore {RUN}" in said
+    assert f"Now       restore:\n    orchestrate restore {RUN}" in said
     found = json.loads(status("--output", "json").splitlines()[0])
     assert len(found["not_put_back"]) == len(keys) + 1
     assert found["unwritten"] is False
@@ -147,7 +147,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
     cluster.__exit__(None, None, None)
     said = status()
     assert f"{UNKNOWN}the last record of the journal; the cluster was not read: " in said
-    assert f"to restore: orchestrate restore {RUN}" in said
+    assert f"Now       restore:\n    orchestrate restore {RUN}" in said
     now = json.loads(status("--output", "json").splitlines()[0])["cluster_now"]
     assert (now["read_at"], now["changes"], bool(now["why_not"])) == (None, [], True)
 
@@ -158,7 +158,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
     said = status()
     assert "the cluster was not read: a defect of the program: KeyError\n" in said
     assert "hunter2" not in said
-    assert f"to restore: orchestrate restore {RUN}" in said
+    assert f"Now       restore:\n    orchestrate restore {RUN}" in said
 
 
 def test_a_riak_cluster_is_not_read(

@@ -83,7 +83,7 @@ def test_nodes_that_run_the_version_are_left_alone(console: Console, cluster: Sm
     said = plan(console)
     assert (said.code, said.nodes, said.err) == (ExitCode.DONE, [], nothing)
     said = upgrade(console, *TO, "--yes")
-    assert (said.code, said.err) == (ExitCode.DONE, nothing)
+    assert (said.code, said.err) == (ExitCode.DONE, f"✓ {nothing}")
     assert {asked.method for asked in cluster.asked} == {"GET"}
 
 
@@ -118,9 +118,10 @@ def test_a_server_without_deprecations_is_no_dead_end(console: Console, cluster:
     said = upgrade(console, *to, "--yes")
     flag = "--disable-predicate no_critical_deprecations=deprecations"
     assert said.code == ExitCode.HELD
-    assert f"read its list of breaking changes instead; another run passes it with {flag}\n" in said.out
-    assert "this run keeps its policy: begin another run, with what the hold names\n" in said.out
-    assert "orchestrate resume" not in said.out
+    assert "read its list of breaking changes instead\n" in said.out
+    assert "begin another run, with the options of this one:\n" in said.out
+    again = f"upgrade --cluster {console.folder}/lab.yml --to 9.1.0 {flag} --state {console.url}"
+    assert said.out.splitlines()[-1] == f"    orchestrate {again}"
     held = console.run("plan", "--cluster", "lab.yml", *to)
     assert (held.code, flag in held.out) == (ExitCode.HELD, True)
     assert console.run("plan", "--cluster", "lab.yml", *to, *flag.split()).code == ExitCode.DONE
@@ -133,8 +134,8 @@ def test_a_deprecation_can_be_corrected_and_is_resumed(console: Console, cluster
     cluster.on("/_migration/deprecations", reply(found))
     said = upgrade(console, "--to", "9.1.0", "--yes")
     assert said.code == ExitCode.HELD
-    assert "correct what holds it, then continue: orchestrate resume " in said.out
-    assert "needs another run\n" in said.out
+    assert "correct what holds it (a resumed run keeps its playbook), then continue:\n" in said.out
+    assert said.out.splitlines()[-1].startswith("    orchestrate resume ")
     assert "--disable-predicate" not in said.out
 
 

@@ -44,6 +44,7 @@ from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, Seams, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
+from tests.simulation import ends
 from tests.simulation.play import cluster, lives, play, policy
 from tests.simulation.program import Simulation
 
@@ -445,6 +446,7 @@ def _attempt(
     played.state = state = play(simulation, state, told=played.told, reads=reads, limit=limit)
     played.states.append(state)
     _ended(played, how, played.world.agenda.now - began)
+    ends.read(state, simulation.journal.records, played.told)
 
 
 def _command(played: Played, how: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ from orchestrator.view.rehearsed import (
     rehearsed_object,
 )
 from orchestrator.view.reporters import JsonReporter, LineReporter, Outlet, Reporters, json_line
+from orchestrator.view.summary import summary
 from orchestrator.view.text import stamp_seconds
 
 _SIGN_OF_LIFE: Final[Seconds] = 900.0
@@ -144,7 +146,15 @@ def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context, *, lo
     if context.output is Output.JSON:
         return JsonReporter(context.out, rehearsal.now, every=_SIGN_OF_LIFE)
     kind = started.policy.kind
-    return LineReporter(context.out, rehearsal.now, kind=kind, simulated=True, every=_SIGN_OF_LIFE, log=log)
+    return LineReporter(
+        context.out,
+        rehearsal.now,
+        kind=kind,
+        end=partial(summary, simulated=True),
+        width=context.columns,
+        every=_SIGN_OF_LIFE,
+        log=log,
+    )
 
 
 @contextmanager

@@ -285,11 +285,14 @@ def _lines(played: Played) -> list[str]:
     return summary_lines(summary(played.state, outcome, played.told, played.world.agenda.now))
 
 
+_UNSEEN: Final = "es2: restarted, copies not seen to be back yet"
+
+
 def _reported_once(played: Played) -> None:
     assert played.state.message == "hook after_recovery on es2: ssh to es2: connection lost"
     (stood_down,) = (event for event in played.told if event.event == "stood_down")
     assert sentence(stood_down) == "stood down (failed): all settings are restored"
-    assert "  restarted, and their after_recovery hooks are not done: es2" in _lines(played)
+    assert "  Hooks     es2: restarted, after_recovery hooks not done" in _lines(played)
     assert not [line for line in _lines(played) if "copies" in line]
 
 
@@ -367,7 +370,7 @@ _HOOKS: Final = (
         wanted=HOOKED, befalls=[_FAILS_AFTER], ends=FAILED, shows=_reported_once),
     Scene(name="hooks: a node that awaits its copies when its hook fails is named so",
         wanted=HOOKED, befalls=[_FAILS_AFTER, asked(Request.STOP, "restore_allocation")], ends=FAILED,
-        shows=lambda played: "  restarted, their copies not seen to be back yet: es2" in _lines(played)),
+        shows=lambda played: any(_UNSEEN in line for line in _lines(played))),
     Scene(name="hooks: a node that FAILED is named with the hooks that it still needs",
         wanted=policy(hooks=POOL), befalls=[first(mishaps.StartsFail(node=ES2, times=3))], ends=FAILED,
         says="after_recovery hooks did not run on es2", away=[ES2], then=[resume(retry_failed=True)],

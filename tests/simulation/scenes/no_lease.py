@@ -43,7 +43,7 @@ DIED: Final[tuple[Step, ...]] = (20.0, mishaps.NodeDies(node=ES1), 20.0)
 BOTH_DIED: Final[tuple[Step, ...]] = (20.0, mishaps.NodeDies(node=ES1), mishaps.NodeDies(node=ES3), 20.0)
 LINE: Final = "https://es1:9200 refused user ops (401; secret from env:ES_PASSWORD)"
 LEFT: Final = (
-    f"{LINE}\n  NOT RESTORED: setting {ALLOCATION} (persistent): absent was found, primaries was set\n",
+    f"{LINE}\n  NOT RESTORED: setting {ALLOCATION} (persistent): not set was found, primaries was set\n",
     "\n  NOT RESTORED: node es2: started over SSH, not seen in the cluster\n",
 )
 REFUSED: Final[tuple[Step, ...]] = (100.0, CredentialsRefused(seconds=3000.0))

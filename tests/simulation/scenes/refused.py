@@ -116,11 +116,11 @@ def _what_is_left(verb: str, played: Played) -> None:
     assert _since(played, StandingDown) < 60.0, "it does not wait for what cannot be seen"
     assert all(node.process for node in played.world.nodes.values()), "a start needs no API"
     lines = summary_lines(_summary(played))
-    parts = ["NOT RESTORED: cluster.routing", LINE, "runs out by itself", "orchestrate restore run-1"]
+    parts = ["NOT RESTORED   cluster.routing", LINE, "runs out by itself", "orchestrate restore run-1"]
     if verb in ("stop", "start"):
         parts.append("was started, and not seen in the cluster")
     assert [part for part in parts if not any(part in line for line in lines)] == []
-    assert "orchestrate restore run-1" in "".join(lines[-2:])
+    assert lines[-1] == "    orchestrate restore run-1"
 
 
 def _right_taken(played: Played) -> None:
@@ -266,8 +266,9 @@ def _start_named(played: Played) -> None:
     assert failed_at - played.times(StartFailed)[0] > 10.0, "long before the third start has failed"
     end, records = _summary(played), played.simulation.journal.records
     lines, status = summary_lines(end), status_text(played.state, records, now=records[-1].at)
+    assert "  es1       it was started 3 times: failed (Result: exit-code)" in lines
+    assert "es1: the service did not start: failed (Result: exit-code)" in status
     for text in ("\n".join(lines), status):
-        assert "es1: the service did not start: failed (Result: exit-code)" in text
         assert f"| {SAID}" in text
         assert "orchestrate restore" not in text
     assert summary_object(end)["start_failures"] == [
@@ -275,8 +276,9 @@ def _start_named(played: Played) -> None:
     ]
     nodes: Any = status_object(played.state, records, now=0.0)["nodes"]
     assert (nodes["es1"]["said"], "said" in nodes["es2"]) == ([SAID], False)
-    assert lines[-1] == "  repair es1, then continue: orchestrate resume run-1 --retry-failed"
-    assert "repair es1, then continue with 1 node: orchestrate resume run-1 --retry-failed" in status
+    assert lines[-2].endswith("repair es1, then continue:")
+    assert lines[-1] == "    orchestrate resume run-1 --retry-failed"
+    assert status.endswith(f"repair es1, then continue:\n{lines[-1]}\n")
 
 
 def _said_again(played: Played) -> None:

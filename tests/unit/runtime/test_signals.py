@@ -89,9 +89,8 @@ def test_words_that_fail_do_not_keep_it(start: Start) -> None:
 
 
 def test_the_words_say_what_repairs() -> None:
-    text = "\n".join(last_words("r1", ["a = b, found c"]))
-    assert "NOT RESTORED: a = b, found c" in text
-    assert "orchestrate restore r1" in text
-    assert "orchestrate resume r1" in text
+    words = last_words("r1", ["a = b, found c"], "sqlite:///x.db")
+    assert "  NOT RESTORED: a = b, found c" in words
+    assert words[-1] == "    orchestrate restore r1 --state sqlite:///x.db"
     assert "nothing that it has changed" in last_words("r1", [])[1]
     assert "nothing was changed" in last_words(None, [])[0]

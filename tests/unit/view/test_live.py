@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -50,6 +51,7 @@ from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.reporters import LineReporter
 from orchestrator.view.signs import ASCII, SIGNS, UNICODE, Glyphs
 from orchestrator.view.steps import Turns
+from orchestrator.view.summary import headline, summary, summary_lines
 from tests.cli.console import Terminal
 from tests.unit.view import samples
 from tests.unit.view.moments import moments
@@ -217,14 +219,17 @@ def until(true: Callable[[], bool], seconds: float = 5.0) -> bool:
 
 
 def test_events_scroll_and_the_end_is_written_below() -> None:
-    out = io.StringIO()
+    out, back = io.StringIO(), NodeRecovered(node=NodeName("es1"), seconds=70.0)
     with LiveReporter(console_on(out), lambda: samples.t0 + 120) as reporter:
-        reporter.events(samples.records([NodeRecovered(node=NodeName("es1"), seconds=70.0)]))
+        reporter.events(samples.records([back]))
         reporter.waiting(samples.run_state(), WAITS)
         assert until(lambda: "es2 to come up" in out.getvalue())
         reporter.finished(samples.ended_state(), Outcome.DONE)
     assert "es1  back after 1m 10s" in out.getvalue()
-    assert out.getvalue().rstrip().splitlines()[-2].startswith("  3 of 3 nodes restarted")
+    whole = summary(samples.ended_state(), Outcome.DONE, [back], samples.t0 + 120)
+    end = [f"✓ prod: {headline(whole)}", *summary_lines(whole, 79)[1:]]
+    shown = re.sub(r"\x1b\[[0-9;]*[A-Zm]", "", out.getvalue())
+    assert shown.splitlines()[-len(end) :] == end
     assert out.getvalue().count("\x1b[?25l") <= out.getvalue().count("\x1b[?25h")
 
 

@@ -69,7 +69,7 @@ def test_lines_status_and_the_live_view_use_them() -> None:
 def test_a_node_that_is_back_and_still_hands_off_is_told_so() -> None:
     state = samples.run_state()
     first = next(iter(state.nodes))
-    nodes = {**state.nodes, first: replace(state.nodes[first], phase=NodePhase.REJOINED)}
+    nodes = state.nodes.changed(replace(state.nodes[first], phase=NodePhase.REJOINED))
     end = summary(of_riak(replace(state, nodes=nodes)), Outcome.FAILED, (), samples.t0 + 120)
     lines = summary_lines(end)
     assert any("not seen to be done with handoff yet" in line for line in lines)
