@@ -34,6 +34,7 @@ from orchestrator.model.event import Event
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
+from orchestrator.next_command import AFTER
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.view.phrases import PHASES, awaited
 
@@ -160,7 +161,7 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "Done, as planned. Also if there was nothing to do: no selected node started before "
             "`--started-before`, all run the version of the upgrade, or the indices are merged already."
         ),
-        "Nothing.",
+        "Nothing. After a restore: `orchestrate resume RUN` restarts the nodes that are left.",
     ),
     ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
     ExitCode.USAGE: (
@@ -177,9 +178,8 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "found a problem, or `tune` found a value that is not as wanted; these changed no node."
         ),
         (
-            "After a run: correct what the hold names, then `orchestrate resume RUN`; or begin another run, "
-            "with the flag or key that the hold names. After `plan`, "
-            "`validate`, `diagnose` or `tune`: correct what it lists, then run the command again."
+            "Or begin another run, with the flag or key that the end names. After `plan`, `validate`, "
+            "`diagnose` or `tune`: correct what it lists, then run the command again."
         ),
     ),
     ExitCode.FAILED: (
@@ -188,14 +188,11 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "be resumed. Also: `restore` found nodes that stay down and names them; `diagnose` or `tune` "
             "could not read a host, or `tune` could not change one."
         ),
-        (
-            "After a run: repair the node, then `orchestrate resume RUN --retry-failed`. After `diagnose` or "
-            "`tune`: make the host reachable or repair it, then run the command again."
-        ),
+        "After `diagnose` or `tune`: make the host reachable or repair it, then run the command again.",
     ),
     ExitCode.INTERRUPTED: (
         "Interrupted (SIGINT, SIGTERM, SIGHUP, `orchestrate stop`); stood down, resumable.",
-        "`orchestrate resume RUN`.",
+        "",
     ),
     ExitCode.LEASED: (
         (
@@ -204,21 +201,31 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "settings."
         ),
         (
-            "Wait for that run, or stop it on its machine. If the message says that its process is "
-            "suspended, continue it there: `kill -CONT PID`; with `kill PID` before that, it stands down."
+            "Where no run has begun: wait for that run, or stop it on its machine, then run the command "
+            "again. If the message says that its process is suspended, continue it there: `kill -CONT PID`; "
+            "with `kill PID` before that, it stands down."
         ),
     ),
     ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
     ExitCode.NOT_RESTORED: (
         "**Not restored**: settings or nodes are left as listed, with the command that restores them.",
-        "`orchestrate restore RUN`, now.",
+        "",
     ),
     ExitCode.PAUSED: (
         "Paused by request (`pause`, `--pause-after`). Settings are restored, the lease is released.",
-        "Check the node, then `orchestrate resume RUN`.",
+        "",
     ),
 }
-"""Exit code to its meaning and the operator's next step. The meanings are those of the contract."""
+"""Exit code to its meaning, which is that of the contract, and what to do where no run has ended with it."""
+
+
+def what_to_do(code: ExitCode) -> str:
+    """The next step of an operator: after a run, the command that its end shows too."""
+    step, more = AFTER.get(code), EXIT_MEANINGS[code][1]
+    first = f"{step.first}, then " if step is not None and step.first else ""
+    after = "" if step is None else f"After a run: {first}`{step.command('RUN')}`."
+    return f"{after} {more}".strip()
+
 
 _PURPOSES: Final[Mapping[Purpose, str]] = {
     Purpose.WITHHOLD: (
@@ -315,7 +322,7 @@ def _following(node: NodePhase) -> Iterator[str]:
 
 def _exit_codes() -> Iterator[Entry]:
     for code in ExitCode:
-        meaning, then = EXIT_MEANINGS[code]
+        meaning, then = EXIT_MEANINGS[code][0], what_to_do(code)
         outcomes = tuple(outcome.value for outcome in Outcome if outcome.exit_code is code)
         facts = (("outcome", ", ".join(outcomes) or "refused"), ("what to do", then))
         names = (f"{code.value}", code.name, *outcomes)

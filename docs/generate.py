@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import typer
 
 from docs import configuration, explained, man_pages, witnesses
-from docs.explained import EXIT_MEANINGS, TERMS, all_entries, paragraph
+from docs.explained import EXIT_MEANINGS, TERMS, all_entries, paragraph, what_to_do
 from orchestrator.cli.program import app
 from orchestrator.cli.work.explain import FILE
 from orchestrator.config.lookup import shipped
@@ -362,7 +362,7 @@ def exit_codes() -> str:
     rows = [
         (
             f"{code.value}",
-            EXIT_MEANINGS[code][1],
+            what_to_do(code),
             EXIT_MEANINGS[code][0],
             f"`{code.name}`",
             ", ".join(f"`{o.value}`" for o in Outcome if o.exit_code is code) or "`refused`",

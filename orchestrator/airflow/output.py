@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 from orchestrator.errors import ExitCode
 from orchestrator.holds import public_in_words
-from orchestrator.next_command import next_command
+from orchestrator.next_command import AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,6 @@ class Verdict:
     message: str
 
 
-_REPAIR: Final[Mapping[ExitCode, tuple[str, str, tuple[str, ...]]]] = {
-    ExitCode.FAILED: ("repair the node, then", "resume", ("--retry-failed",)),
-    ExitCode.INTERRUPTED: ("continue with", "resume", ()),
-    ExitCode.NOT_RESTORED: ("as soon as the cluster answers", "restore", ()),
-    ExitCode.PAUSED: ("when you are content", "resume", ()),
-}
-"""When to type which command, and its options."""
 _SHOWN: Final = 2000
 """Maximum characters of standard error in a message."""
 
@@ -99,10 +92,9 @@ def verdict(ending: Ending, state: str | None = None) -> Verdict:
         found = ending.summary.get("exit_code")
         return Verdict(fate=Fate.FAIL, message=f"orchestrate ended with an exit code unknown here: {found}")
     parts = [f"orchestrate ended with {int(code)} ({code.name.lower().replace('_', ' ')})", *_said(ending)]
-    if code in _REPAIR:
-        when, verb, options = _REPAIR[code]
-        run = (ending.run,) if ending.run else ()
-        parts.append(f"{when}: {next_command(verb, *run, *options, state=state or '')}")
+    if code in AFTER and _fate(code) is Fate.FAIL:
+        step, run = AFTER[code], (ending.run,) if ending.run else ()
+        parts.append(f"{step.lead}: {step.command(*run, state=state or '')}")
     return Verdict(fate=_fate(code), message="; ".join(parts))
 
 
