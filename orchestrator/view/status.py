@@ -275,8 +275,7 @@ def _end(
         return [f"to follow it: {state.command('status')} --watch", f"to end it: {state.command('stop')}"]
     left = () if restored else not_restored(state)
     if left and cluster is not None and cluster.all_restored:
-        step = advice(state, restored=True) or closing(state)
-        return step.lines(width, margin="")
+        return (advice(state, restored=True) or closing(state)).lines(width, margin="")
     first = (
         ["a new restart of this cluster restores it first"] if left and state.begun.repairs is None else []
     )
