@@ -273,9 +273,9 @@ def _wave_rows(screen: Screen, wave: Sequence[NodeProgress], glyphs: Glyphs) -> 
         Text.assemble(glyphs.sign(_sign_of(screen, found[0])), f" {len(found)} {step}")
         for step, found in counts.items()
     ]
-    zone = in_zone(state.wave.zone if state.wave is not None else None) or "wave"
+    number = state.wave.number if state.wave is not None else 0
     so_far = Text(f"   {duration(screen.since(state.wave_since))} so far")
-    rows: list[_Row] = [(zone, Text("   ").join(parts) + so_far)]
+    rows: list[_Row] = [(f"Wave {number}", Text("   ").join(parts) + so_far)]
     behind = slowest(screen, wave)
     if behind is not None:
         step, seconds, names = behind

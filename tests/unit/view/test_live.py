@@ -404,7 +404,7 @@ def test_the_last_nodes_of_a_large_wave_are_named() -> None:
     wave = Wave(number=1, nodes=tuple(names), zone=Zone("b"))
     state = samples.run_state(nodes=samples.nodes_in(phases), wave=wave)
     shown = picture(Screen(state, WAITS, now=samples.t0 + 190), 80, height=24)
-    assert "zone b      ▶ 2 start   ▶ 28 recover   1m 50s so far" in shown
+    assert "Wave 1      ▶ 2 start   ▶ 28 recover   1m 50s so far" in shown
     assert "Slowest     es01, es02: start for 1m 30s" in shown
 
 
