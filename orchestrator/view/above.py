@@ -10,7 +10,7 @@ from orchestrator.model import event as ev
 from orchestrator.model import work_event as wev
 from orchestrator.model.action import Flush, ForceHandoff, ProbeSettings, StartNode, StopNode, WriteSettings
 from orchestrator.model.event import Event, Record
-from orchestrator.model.phase import NodePhase
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Instant
 from orchestrator.steps import HANDOFF, JOIN, RECOVER, START, TURN
@@ -67,6 +67,8 @@ class Above:
     def _each(self, line: Line) -> list[AboveLine]:
         event, at = line.record.event, line.record.at
         text = self._back(event, at) if isinstance(event, ev.NodeRecovered) else line.text
+        if sign_of(event) in ("failed", "attention"):
+            text = text.splitlines()[0].split(" | ")[0]  # of a long reason; the end of the run has it whole
         first = AboveLine(at=at, text=text, sign=sign_of(event), bad=is_bad(event))
         return [first, *(AboveLine(at=at, text=below) for below in line.below)]
 
@@ -171,7 +173,7 @@ def is_bad(event: Event) -> bool:
 def sign_of(event: Event) -> str:
     """The name of the sign of an event's line: of failures, of holds, of progress; empty for all else."""
     if isinstance(event, ev.StoodDown):
-        return "failed" if event.left else "attention"
+        return "failed" if event.left else "done" if event.outcome is Outcome.RESTORED else "attention"
     return next((name for name, kinds in _SIGNED.items() if isinstance(event, kinds)), "")
 
 

@@ -255,4 +255,5 @@ class LiveReporter:
             time += f" {zone_name(line.at, self._zone)}"
         sign = Text.assemble(self._glyphs.sign(line.sign) if line.sign else " ")
         row.add_row(time, sign, Text(visible(line.text), style="bold" if line.bad else ""))
-        self._console.print(row)
+        # The last column is left free here too: a line that fills it has no end for who copies the screen.
+        self._console.print(row, width=self._size.width - 1)

@@ -15,7 +15,7 @@ from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.holds import GATES_OPEN
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.event import Hold
-from orchestrator.model.observation import HealthView, Recovery
+from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Strategy
 from orchestrator.model.prediction import Prediction
@@ -23,7 +23,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.untrusted import one_line
 from orchestrator.view.feed import repeats_request
 from orchestrator.view.phrases import product, second_signal
-from orchestrator.view.progress import NOTHING_SEEN, Seen, Wait, wait_of
+from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen, Wait, wait_of
 from orchestrator.view.steps import (
     Meter,
     Turns,
@@ -51,7 +51,7 @@ class RecoveryNow:
     moving: tuple[Recovery, ...]  # copies in recovery, the one with most to copy first
     bytes_done: int
     bytes_total: int
-    health: HealthView | None  # None if it was not read lately
+    copies: CopiesNow | None  # None if they were not read lately
 
 
 @dataclass(frozen=True)  # not slotted, so that derived values can be cached
@@ -148,8 +148,9 @@ def _trouble(state: RunState) -> tuple[str, ...]:
     down = state.process.standing_down
     if down is not None and not repeats_request(down, state.process.requested_by):  # its row has it
         lines.append(f"Standing down ({down.outcome.value}): {down.reason}")
-    if state.process.second_failure is not None:
-        lines.append(f"Second failure: {state.process.second_failure}")
+    second = state.process.second_failure
+    if second is not None and not (down is not None and second in down.reason):
+        lines.append(f"Second failure: {second}")
     if state.process.lease_lost is not None:
         lines.append(f"Lease lost: {state.process.lease_lost}")
     for node in state.nodes_in(NodePhase.FAILED, NodePhase.SKIPPED):
@@ -165,20 +166,20 @@ def _trouble(state: RunState) -> tuple[str, ...]:
 def recovery_of(seen: Seen, now: Instant) -> RecoveryNow | None:
     """The progress of recovery in the latest readings; None if they are old."""
     known = seen.recoveries if seen.recoveries is not None and now - seen.recoveries_at <= STALE else ()
-    health = seen.health if seen.health is not None and now - seen.health_at <= STALE else None
+    copies = seen.copies if seen.copies is not None and now - seen.copies_at <= STALE else None
     moving = tuple(
         sorted(
             (one for one in known if not one.done),
             key=lambda one: (one.bytes_reused + one.bytes_copied - one.bytes_total, str(one.shard)),
         )
     )
-    if health is None and not moving:
+    if copies is None and not moving:
         return None
     return RecoveryNow(
         moving=moving,
         bytes_done=sum(one.bytes_copied for one in moving),
         bytes_total=sum(max(one.bytes_copied, one.bytes_total - one.bytes_reused) for one in moving),
-        health=health,
+        copies=copies,
     )
 
 
@@ -187,27 +188,26 @@ def cluster_in_words(screen: Screen) -> str:
     cell = recovery_of(screen.seen, screen.now)
     if cell is None:
         return ""
-    parts = [] if cell.health is None else [_copies(screen.state, cell.health)]
-    if cell.health is None or cell.health.initializing_shards:
-        number = len(cell.moving) if cell.health is None else cell.health.initializing_shards
-        parts.append(f"{counted(number, 'copy recovers', 'copies recover')}")
+    parts = [] if cell.copies is None else [_copies(screen.state, cell.copies)]
+    if number := len(cell.moving) if cell.copies is None else cell.copies.recovering:
+        parts.append(counted(number, "copy recovers", "copies recover"))
     if cell.bytes_total:
         parts.append(f"{size(cell.bytes_done)} of {size(cell.bytes_total)} copied")
     return "; ".join(parts)
 
 
-def _copies(state: RunState, health: HealthView) -> str:
+def _copies(state: RunState, copies: CopiesNow) -> str:
     """The health, and the copies without a place. Those that the wave took down are expected to be away."""
-    away, base = health.unassigned_shards, state.baseline
+    away, base = copies.unassigned, state.baseline
     before = min(away, sum(copy.count for copy in base.missing) if base else 0)
     down = [node.name for node in state.wave_nodes if node.phase in GOING_UP_OR_DOWN]
-    name = health.status.value
+    name = copies.health.value
     if not away:
         return name
     if away == before:
         return f"{name}: {counted(before, 'copy', 'copies')} missing before the run"
     expected = down or state.phase is Phase.REASSIGNED
-    if health.status is not Health.YELLOW or not expected or away - before > len(state.taken):
+    if copies.health is not Health.YELLOW or not expected or away - before > len(state.taken):
         return f"{name}: {counted(away, 'copy', 'copies')} unassigned"
     waits = "waits" if away - before == 1 else "wait"
     missing = f"; {before} missing before the run" if before else ""

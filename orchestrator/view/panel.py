@@ -64,9 +64,10 @@ class _Room:
     moving: int  # copies that recover
     owed: int  # changes to restore
     trouble: int
+    trouble_lines: int = 2
 
 
-_TALL = _Room(nodes=12, signs=12, holds=6, moving=6, owed=6, trouble=4)
+_TALL = _Room(nodes=12, signs=12, holds=6, moving=6, owed=6, trouble=4, trouble_lines=4)
 _USUAL = _Room(nodes=4, signs=6, holds=2, moving=0, owed=0, trouble=2)
 _SMALL = _Room(nodes=2, signs=2, holds=1, moving=0, owed=0, trouble=1)
 
@@ -121,7 +122,8 @@ def inside(
     left, right = (inner - half - 3, half) if width >= WIDE else (inner, inner)
     troubles = Table.grid(padding=(0, 1, 0, 0))
     for line in screen.trouble[: room.trouble]:
-        troubles.add_row(Text.assemble(glyphs.sign("attention")), Text(one_line(line), style="bold"))
+        cut = one_line(line, room.trouble_lines * (inner - 2))
+        troubles.add_row(Text.assemble(glyphs.sign("attention")), Text(cut, style="bold"))
     nodes = [
         *_progress(screen, left, glyphs),
         *_merges(screen, left, room, glyphs),

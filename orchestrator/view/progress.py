@@ -10,9 +10,9 @@ from orchestrator.engine.limits import nearest
 from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import Node, NodeName
+from orchestrator.model.cluster import CopyState, Health, Node, NodeName, ShardCopy
 from orchestrator.model.event import Hold
-from orchestrator.model.observation import HealthView, Observation, Recovery
+from orchestrator.model.observation import Observation, Recovery
 from orchestrator.model.phase import VERSION, NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.untrusted import one_line
@@ -185,13 +185,33 @@ def _phase(node: NodeProgress) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesNow:
+    """The copies that do not serve requests, and the health that follows from them."""
+
+    health: Health
+    unassigned: int
+    recovering: int
+
+    @classmethod
+    def of(cls, copies: Sequence[ShardCopy]) -> CopiesNow:
+        """Of all copies that are not started."""
+        health = Health.RED if any(copy.primary for copy in copies) else Health.YELLOW
+        unassigned = sum(copy.state is CopyState.UNASSIGNED for copy in copies)
+        return cls(
+            health=health if copies else Health.GREEN,
+            unassigned=unassigned,
+            recovering=len(copies) - unassigned,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """The latest readings of the cluster for the views; None before the first."""
 
     recoveries: tuple[Recovery, ...] | None = None
     recoveries_at: Instant = 0.0  # when `recoveries` was read
-    health: HealthView | None = None
-    health_at: Instant = 0.0  # when `health` was read
+    copies: CopiesNow | None = None  # of Elasticsearch alone
+    copies_at: Instant = 0.0  # when `copies` was read
     members: Mapping[NodeName, Node] = field(default_factory=dict)  # each as it was last seen
     master: NodeName | None = None
 
@@ -203,8 +223,9 @@ class Seen:
         if not isinstance(seen.cluster, Unknown):
             members = {**found.members, **seen.cluster.members}
             found = replace(found, members=members, master=seen.cluster.master)
-        if not isinstance(seen.health, Unknown):
-            found = replace(found, health=seen.health, health_at=seen.at)
+            if seen.cluster.riak is None:
+                copies = CopiesNow.of(seen.cluster.not_started)
+                found = replace(found, copies=copies, copies_at=seen.at)
         return found
 
 

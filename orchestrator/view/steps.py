@@ -54,15 +54,15 @@ from orchestrator.view.text import duration, time_of_day
 _ORDER: Final = (CHECK, DISABLE, STOP, WORK, START, JOIN, RECOVER)
 
 _USUAL: Final[Mapping[str, float]] = {
-    CHECK: 0.05,
-    DISABLE: 0.05,
-    STOP: 0.1,
+    CHECK: 0.03,
+    DISABLE: 0.02,
+    STOP: 0.08,
     WORK: 0.02,
-    START: 0.2,
-    JOIN: 0.3,
-    RECOVER: 0.3,
+    START: 0.1,
+    JOIN: 0.5,
+    RECOVER: 0.25,
 }
-"""The share of each step in a turn, until this run has measured one."""
+"""The share of each step in a turn, until this run has measured one: as small real nodes take it."""
 _LONGER: Final = 1.3
 """A step may take so many times its median before the bar counts it as late: most nodes differ by less."""
 _WITH_WORK: Final = 0.3
@@ -428,14 +428,24 @@ class Meter:
 
 
 def left_in_words(left: Prediction, now: Instant, zone: tzinfo | None = None) -> str:
-    """The time left for people: `1m 0s to 1m 40s left (21:39)`, with the local time of the end."""
+    """The time left for people, with the local time of the end.
+
+    `1m 0s to 1m 40s left (21:39)`, `about 1m 20s left (21:39)`; a wide range alone would say little:
+    `about 4m 30s left (21:43), 15s to 30m 0s`.
+    """
     low, likely, high = (duration(rounded(one)) for one in (left.low, left.likely, left.high))
-    times = f"about {likely}" if low == high or left.high < _NARROW * left.low else f"{low} to {high}"
-    return f"{times} left ({time_of_day(now + left.likely, zone)[:5]})"
+    end = f"left ({time_of_day(now + left.likely, zone)[:5]})"
+    if low == high or left.high < _NARROW * left.low:
+        return f"about {likely} {end}"
+    return (
+        f"{low} to {high} {end}" if left.high < _WIDE * left.low else f"about {likely} {end}, {low} to {high}"
+    )
 
 
 _NARROW: Final = 1.3
 """A range whose ends are nearer than that is one number."""
+_WIDE: Final = 4.0
+"""One whose ends are further apart has its likely value named."""
 
 
 def rounded(seconds: Seconds) -> Seconds:

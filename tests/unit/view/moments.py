@@ -93,7 +93,7 @@ class _Camera:
         read, now = views.readings(self.simulation.world), self.simulation.world.agenda.now
         assert not isinstance(read.recoveries, Unknown)
         moving = tuple(one for one in read.recoveries if not one.done)
-        seen = Observation(at=now, cluster=read.cluster, health=read.health, recoveries=moving)
+        seen = Observation(at=now, cluster=read.cluster, recoveries=moving)
         return self.known.after(seen)
 
     def _picture(self, state: RunState, decision: Decision) -> Moment:

@@ -13,13 +13,13 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import RunHook, SettingChange
 from orchestrator.model.cluster import Health, NodeName, ShardId, Zone
 from orchestrator.model.event import ActionSent, Event, Hold, Record, RunStarted
-from orchestrator.model.observation import HealthView, Level, Recovery
+from orchestrator.model.observation import Level, Recovery
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.plan import Plan, PlannedWave, Step
 from orchestrator.model.policy import Kind, Strategy, Wave
 from orchestrator.model.prediction import Prediction
 from orchestrator.runtime import codec
-from orchestrator.view.progress import Seen
+from orchestrator.view.progress import CopiesNow, Seen
 from tests.states import state_with
 
 t0 = 1_800_000_000.0
@@ -119,18 +119,8 @@ def seen_recovering() -> Seen:
         )
         for number in range(3)
     )
-    health = HealthView(
-        status=Health.YELLOW,
-        settled=True,
-        nodes=3,
-        active_shards=60,
-        initializing_shards=3,
-        relocating_shards=0,
-        unassigned_shards=31,
-        pending_tasks=0,
-        oldest_task=0.0,
-    )
-    return Seen(recoveries=moving, recoveries_at=t0 + 110, health=health, health_at=t0 + 110)
+    copies = CopiesNow(health=Health.YELLOW, unassigned=31, recovering=3)
+    return Seen(recoveries=moving, recoveries_at=t0 + 110, copies=copies, copies_at=t0 + 110)
 
 
 def plan(**changes: Any) -> Plan:

@@ -16,15 +16,17 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState, WaveBegun
 from orchestrator.holds import GATES_OPEN
 from orchestrator.model.action import Purpose, SettingChange, StopNode, WriteSettings
-from orchestrator.model.cluster import NodeName, Zone
+from orchestrator.model.cluster import CopyState, Health, NodeName, ShardCopy, ShardId, Zone
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
     ActionSent,
+    BaselineRecorded,
     Event,
     Hold,
     LeaseLost,
@@ -37,7 +39,7 @@ from orchestrator.model.event import (
     node_phase,
     run_phase,
 )
-from orchestrator.model.observation import Level, Observation, Watch
+from orchestrator.model.observation import Level, MissingCopy, Observation, Watch
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.prediction import Forecast, Prediction
@@ -45,9 +47,9 @@ from orchestrator.model.reading import Unknown
 from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
 from orchestrator.view.live import LiveReporter, live_console, wants_live
-from orchestrator.view.model import Screen, next_in_words, recovery_of
+from orchestrator.view.model import Screen, cluster_in_words, next_in_words, recovery_of
 from orchestrator.view.panel import panel
-from orchestrator.view.progress import NOTHING_SEEN, Seen
+from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen
 from orchestrator.view.reporters import LineReporter
 from orchestrator.view.signs import ASCII, SIGNS, UNICODE, Glyphs
 from orchestrator.view.steps import Turns
@@ -182,20 +184,55 @@ def test_recovery_of_a_fresh_reading_leaves_out_what_was_on_disk() -> None:
     seen = samples.seen_recovering()
     cell = recovery_of(seen, samples.t0 + 120)
     assert cell is not None
-    assert (cell.bytes_done, cell.bytes_total, cell.health) == (3 * 10**9, 12 * 10**9, seen.health)
+    assert (cell.bytes_done, cell.bytes_total, cell.copies) == (3 * 10**9, 12 * 10**9, seen.copies)
     assert [one.shard.number for one in cell.moving] == [0, 1, 2]
     assert recovery_of(seen, samples.t0 + 300) is recovery_of(Seen(), samples.t0) is None
 
 
 def test_the_last_reading_that_was_one_is_kept() -> None:
-    seen = samples.seen_recovering()
-    assert seen.recoveries is not None
-    assert seen.health is not None
-    first = Observation(at=samples.t0, recoveries=seen.recoveries, health=seen.health)
+    first = Observation(at=samples.t0, recoveries=samples.seen_recovering().recoveries or ())
     second = Observation(at=samples.t0 + 5, recoveries=Unknown(reason="timed out"))
-    assert NOTHING_SEEN.after(first).after(second) == replace(
-        seen, recoveries_at=samples.t0, health_at=samples.t0
-    )
+    once = NOTHING_SEEN.after(first)
+    assert once.recoveries
+    assert once.after(second) == once
+
+
+def test_health_is_that_of_the_copies_in_the_reading() -> None:
+    """It is of each reading: that of an earlier one would be green beside a node that is down."""
+    shard = ShardId(index="logs", index_uuid="u1", number=0)
+    primary, away = (ShardCopy(shard, one, CopyState.UNASSIGNED) for one in (True, False))
+    coming = ShardCopy(shard, False, CopyState.INITIALIZING, samples.ES[0])
+    for copies, health, unassigned, recovering in [
+        ((), Health.GREEN, 0, 0),
+        ((away, coming, coming), Health.YELLOW, 1, 2),
+        ((away, primary), Health.RED, 2, 0),
+    ]:
+        wanted = CopiesNow(health=health, unassigned=unassigned, recovering=recovering)
+        assert CopiesNow.of(copies) == wanted
+
+
+def test_what_the_health_is_said_of() -> None:
+    away = CopiesNow(health=Health.YELLOW, unassigned=3, recovering=0)
+    taken = {("u1", number): ShardTaken(started=2) for number in range(3)}
+    missing = MissingCopy(index="logs", index_uuid="u1", number=7, primary=False, reason="NODE_LEFT", count=2)
+    before = BaselineRecorded(missing=(missing,), incarnations={})
+    for changes, copies, words in [
+        ({"taken": taken}, away, "yellow, as expected: 3 copies wait for es2"),
+        (
+            {"taken": taken, "baseline": before},
+            away,
+            "yellow, as expected: 1 copy waits for es2; 2 missing before the run",
+        ),
+        ({"baseline": before}, replace(away, unassigned=2), "yellow: 2 copies missing before the run"),
+        ({}, away, "yellow: 3 copies unassigned"),
+        ({"taken": taken}, replace(away, health=Health.RED), "red: 3 copies unassigned"),
+        ({}, replace(away, unassigned=0, recovering=1), "yellow; 1 copy recovers"),
+        ({}, CopiesNow(health=Health.GREEN, unassigned=0, recovering=0), "green"),
+    ]:
+        seen = Seen(copies=copies, copies_at=samples.t0)
+        assert (
+            cluster_in_words(Screen(samples.run_state(**changes), None, now=samples.t0, seen=seen)) == words
+        )
 
 
 def test_who_gets_the_live_view() -> None:

@@ -240,9 +240,8 @@ def test_the_time_left_is_that_of_the_work_left() -> None:
     assert time_left(samples.run_state(), Turns(), now) is None, "nothing was predicted or seen"
     planned = time_left(state, Turns(), now)
     assert planned is not None
-    # es3 takes 160 s. es2 is in its start for 20 s of 32: a fifth and 20 s of its 160 s are over.
-    usual = 160 * 1.02
-    assert planned.likely == pytest.approx(160 + 160 * (1 - (0.22 * 160 + 20) / usual) + 5)
+    # es3 takes 160 s. es2 starts and joins for 20 s of 96, and what was before had 0.15 of its 160 s.
+    assert planned.likely == pytest.approx(160 + 160 - 0.15 * 160 - 20 + 5)
     assert planned.low == pytest.approx(planned.likely * 100 / 160)
     assert planned.high == pytest.approx(planned.likely * 300 / 160)
     done = NodeRecovered(node=samples.ES[0], seconds=70), WaveFinished(number=1, seconds=80)
@@ -274,6 +273,7 @@ def test_the_time_left_in_words() -> None:
         ((78.0, 80.0, 82.0), "about 1m 20s left (08:01)"),
         ((1.0, 2.0, 3.0), "about 5s left (08:00)"),
         ((3600.0, 4000.0, 9000.0), "1h 0m to 2h 30m left (09:06)"),
+        ((15.0, 270.0, 1800.0), "about 4m 30s left (08:04), 15s to 30m 0s"),
     ]:
         assert left_in_words(Prediction(low=low, likely=likely, high=high), now, UTC) == words
 
