@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.engine.fold import replay
+from orchestrator.engine.left_over import texts
 from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.model.encoding import public_record
 from orchestrator.model.event import Record, RunStarted, WaveStarted
@@ -38,6 +39,7 @@ def facts_of_run(
     *,
     outcome: str | None = None,
     now: float | None = None,
+    alive: bool | None = None,
 ) -> Facts:
     """The facts of a run, without secrets.
 
@@ -47,6 +49,7 @@ def facts_of_run(
         redact: removes secrets from every text.
         outcome: of the run, if its own journal has none.
         now: the current time, of a run that is under way.
+        alive: whether the process of a run without an end runs; None if that is not known.
 
     Raises:
         JournalError: the run never began.
@@ -57,6 +60,10 @@ def facts_of_run(
     clean = clean_for(redact)
     facts = facts_of(_public(records, begun.policy.kind, clean), outcome=outcome, now=now)
     elsewhere = facts["outcome"] == Outcome.RESTORED.value and facts["attempts"][-1]["outcome"] is None
+    if not facts["finished"]:
+        facts["alive"] = alive
+        if alive is False and not elsewhere:
+            facts["not_restored"] = cleaned(list(texts(not_restored(replay(run, records)))), clean)
     if now is None and not elsewhere:
         facts["next"] = cleaned(_next(run, records), clean)
     return facts

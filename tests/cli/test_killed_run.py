@@ -51,6 +51,9 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     assert "\na new restart of this cluster restores it first\n" in status
     assert f"orchestrate resume {run}" in status.splitlines()[-1]
     assert f"NOT RESTORED: {left}\n" in console.run("history").out
+    page = Path(console.run("report").out.split(": ")[1].strip()).read_text()
+    assert "The run was killed: its process is gone. A new restart of this cluster restores first" in page
+    assert "setting cluster.routing.allocation.enable (persistent)" in page
     assert cluster.settings["persistent"] == changed, "these commands only look"
 
     done = console.run("restart", "--cluster", file, typed="y\n")

@@ -22,7 +22,6 @@ from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.past_runs import Wanted, find_run, histories, is_alive
 from orchestrator.runs.report import clean_for, facts_of_run, page_of, write_page
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import provably_alive
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import visible
 from orchestrator.view.history import NO_RUNS, history_object, history_text, past_run
@@ -47,10 +46,10 @@ def show_report(
         entry = newest[0] if newest else find_run(store, Wanted.SHOW, run=run, cluster=name)
         records = store.replay(entry.run)
         redact = redactor(context, store, records, cluster)
-        live = entry.outcome is None and provably_alive(entry.process)
+        alive = is_alive(entry) if entry.outcome is None else None
         outcome = entry.outcome.value if entry.outcome else None
-        now = context.clock.now() if live else None
-        facts = facts_of_run(entry.run, records, redact, outcome=outcome, now=now)
+        now = context.clock.now() if alive else None
+        facts = facts_of_run(entry.run, records, redact, outcome=outcome, now=now, alive=alive)
         wanted = html is not None or output not in (Tabular.JSON, Tabular.CSV)
         path = html or (page_of(store, entry.run) if wanted else None)
     if path is not None:

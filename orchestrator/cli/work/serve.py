@@ -236,13 +236,14 @@ def _shown(entry: RunEntry, followed: _Followed, *, now: float, live: bool) -> S
     """The page of a run, of what was read of its journal."""
     outcome, records = entry.outcome.value if entry.outcome else None, followed.records
     redact, shown_until = followed.redact, now if live else None
-    facts = facts_of_run(entry.run, records, redact, outcome=outcome, now=shown_until)
+    alive = is_alive(entry)
+    facts = facts_of_run(entry.run, records, redact, outcome=outcome, now=shown_until, alive=alive)
     state = replay(entry.run, records)
     status = status_object(
         state,
         records,
         now=now if live else records[-1].at,
-        alive=is_alive(entry),
+        alive=alive,
         restored=entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED,
     )
     said = cleaned(status, clean_for(redact))

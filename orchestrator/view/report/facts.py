@@ -375,6 +375,7 @@ class _Story:
             "began": float(begun["at"]),
             "ended": self.at,
             "finished": finished,
+            "alive": None,
             "seconds": sum(one["seconds"] for one in self.attempts),
             "outcome": last["outcome"] or outcome,
             "exit_code": last["exit_code"],

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from orchestrator.formats import counted, duration, listed, size
 from orchestrator.holds import GATES_OPEN, public_in_words
-from orchestrator.steps import TURN
+from orchestrator.steps import TURN, step_of_node, step_of_run
 from orchestrator.view.report import charts
 from orchestrator.view.report.facts import SLOW, Facts, seconds_of, shown
 
@@ -101,6 +101,7 @@ def _templates() -> Environment:
     found.filters.update(
         duration=duration, size=size, shown=shown, listed=listed, hold_in_words=public_in_words
     )
+    found.filters.update(step_of_node=step_of_node, step_of_run=step_of_run)
     found.globals.update(counted=counted, seconds_of=seconds_of, outcomes=OUTCOMES, most=_LISTED)
     return found
 

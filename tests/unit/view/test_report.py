@@ -285,6 +285,8 @@ def test_past_runs_are_linked_and_have_their_version() -> None:
     assert found.asked == ["href=data:,", *["href=reports/run-2.html"] * 2]
     assert "run-2: 30s a node, 9.2.0" in page
     assert "no end recorded" in page
+    killed = history_page([{**untimed, "not_restored": "5 settings, es2"}], {}, UTC)
+    assert "not restored: 5 settings, es2" in killed
 
 
 def test_a_page_of_three_hundred_nodes_names_the_slow_ones() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.steps import TURN
+from orchestrator.steps import TURN, step_of_node
 from orchestrator.view.report.facts import as_json, seconds_of
 from orchestrator.view.report.page import OUTCOMES, run_page
 from orchestrator.view.text import counted, duration, listed, size
@@ -140,7 +140,7 @@ def _nodes(told: dict[str, Any], page: Page) -> None:
             "Node": node["node"],
             "Wave": str(node["wave"] or ""),
             "Zone": node["zone"] or "",
-            "Phase": node["phase"] + node["why"],
+            "Step": step_of_node(node["phase"]) + node["why"],
             **{title: _or_nothing(duration, node[name]) for title, name in times.items()},
             "Reused": _or_nothing(size, node["bytes_reused"]),
             "Copied": _or_nothing(size, node["bytes_copied"]),
