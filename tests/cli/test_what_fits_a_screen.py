@@ -74,3 +74,13 @@ def test_a_rehearsal_shows_how_far_it_is(terminal: Console, file: str) -> None:
         assert said.code == ExitCode.DONE
         assert (" of 3 nodes restarted, " in said.out, "\x1b[" in said.out) == (shown, shown)
         assert ("wave 1: finished" in said.out) is ("--verbose" in more)
+
+
+def test_a_plain_terminal_shows_it_at_times(
+    terminal: Console, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.work.rehearse._SPEAKS_EVERY", 0.0)
+    words = ("rehearse", "--cluster", file, "--seed", "0", "--output", "plain")
+    for typed, shown in (("", True), (None, False)):
+        said = terminal.run(*words, typed=typed)
+        assert (" of 3 nodes restarted, " in said.err, "\x1b" in said.out + said.err) == (shown, False)
