@@ -42,7 +42,7 @@ def test_a_hook_with_the_node_name_in_it_is_refused(
 
 def test_the_variable_is_planned_and_an_edited_plan_refused(console: Console, cluster: SmallCluster) -> None:
     hook = "sh -c 'depool \"$ORCHESTRATE_NODE\"'"
-    said = with_hook(console, cluster, hook, "plan", "--out", "plan.json")
+    said = with_hook(console, cluster, hook, "plan", "--out", "plan.json", "--steps")
     assert said.code == ExitCode.DONE
     assert "ORCHESTRATE_NODE='$(touch canary) '\"'\"'x'; export ORCHESTRATE_NODE; " in said.out
     plan = console.folder / "plan.json"

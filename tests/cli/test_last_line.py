@@ -123,7 +123,8 @@ def test_plan_and_validate_end_with_a_summary(ends: Ends, cluster: SmallCluster,
 def test_a_node_name_cannot_drive_the_terminal(console: Console) -> None:
     with SmallCluster((*NODES, "es4\x1b[2J")) as server:
         file = server.write_file(console.folder, expect={"nodes": 4})
-        said = [console.run(command, "--cluster", file) for command in ("plan", "validate")]
+        whole = (("plan", "--steps"), ("validate", "--verbose"))
+        said = [console.run(*words, "--cluster", file) for words in whole]
     assert [one.code for one in said] == [ExitCode.DONE] * 2
     shown = said[0].out + said[1].out
     assert "\x1b" not in shown
