@@ -30,6 +30,8 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "--retry-failed": "--force --retry",
     "--pause-after": "--canary --count",
     "--started-before": "--older-than --uptime --before",
+    "--verbose": "-v --debug --log",
+    "--steps": "-v --verbose --details",
     "--state": "--db --database --journal",
     "--sample": "--duration --interval",
     "--endpoint": "--url --host --hosts --server --address",

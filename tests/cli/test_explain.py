@@ -134,6 +134,7 @@ def test_words_find_names_messages_texts_and_pages(console: Console, subtests: p
             said = _said(words, console)
             assert [each for each in says if each not in said] == [], said
     assert "Also with" not in _said("3", console)
+    assert "hooks.run_held[].run (key): Command line" in _said("run", console), "one line for each of many"
     assert _said("hold", console).index("hold (term)") < _said("hold", console).index("Also with `hold`")
 
 
@@ -170,7 +171,7 @@ PAGE = """# A page
 
 <!-- not shown -->
 A paragraph with a [link](../how-to/gates.md#top), a
-**second** line and [another](https://a.example).
+**second** line and [another](https://a.example), [a role](../reference/role.yml), [gone](no.md).
 
 | say | not | why |
 |---|---|---|
@@ -195,10 +196,13 @@ def test_a_page_is_shown_without_marks(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_text(PAGE)
     (file.parent / "gates.md").write_text("# Gates\n")
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference/role.yml").write_text("")
     assert list(page_lines(file, 50)) == [
         *("A page", ""),
         "A paragraph with a link (`orchestrate explain",
-        "how-to/gates`), a second line and another.",
+        "how-to/gates`), a second line and another, a role",
+        "(`orchestrate explain reference/role.yml`), gone.",
         *("", "`a|b`", "  not: c", "  why: d", "", "x", "  y", ""),
         *("- an item of two lines", "- another", "", "    orchestrate   plan"),
     ]

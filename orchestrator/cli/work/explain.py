@@ -28,6 +28,8 @@ _WIDEST: Final = 100
 """Maximum line width of a text, even on a wider terminal."""
 _NEAREST: Final = 5
 """Entries that are shown if none has all words."""
+_MANY: Final = 2
+"""Keys below different keys may have one name. More are not all explained for it."""
 _FEW: Final = 3
 """More words than these are a message, and are together on a page by chance."""
 _SMALL: Final = frozenset(
@@ -98,8 +100,10 @@ def show(asked: str | None) -> int:
         typer.echo(_overview(entries), nl=False)
         return ExitCode.DONE
     exact = _exact(asked, entries)
-    # A page has much to read: it is shown alone, and listed where the name is that of something else too.
-    explained = [entry for entry in exact if not entry.page] or exact
+    # A page, and many keys of one name, have much to read: they are listed beside another entry of the name.
+    many = [one for one in exact if one.kind.startswith("key") and one.names[0] != asked]
+    listed = [one for one in exact if one.page] + (many if len(many) > _MANY else [])
+    explained = [entry for entry in exact if entry not in listed] or exact
     rest = [entry for entry in entries if entry not in explained]
     if not explained:
         found = list(_found(asked, rest))

@@ -58,9 +58,9 @@ def _plain(text: str) -> str:
 
 
 def _link(folder: Path, found: re.Match[str]) -> str:
-    """What is written for a link: to another page, with the command that shows it."""
+    """What is written for a link: to another page or file, with the command that shows it."""
     page = normpath(folder.name / Path(found[2].partition("#")[0]))
-    there = page.endswith(".md") and (folder.parent / page).is_file() and not page.startswith("..")
+    there = (folder.parent / page).is_file() and not page.startswith("..")
     return f"{found[1]} (`{next_command('explain', page.removesuffix('.md'))}`)" if there else found[1]
 
 
