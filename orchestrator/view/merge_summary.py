@@ -20,10 +20,6 @@ BY_OPERATIONS: Final = (
 _OPERATIONS_SINCE: Final = 6
 
 _FEW: Final = "few bytes are copied from version 6 on, with or without a merge"
-_SHOWN: Final = 5
-"""Maximum of indices that the summary lists one by one."""
-_NODES: Final = 3
-"""The same of nodes."""
 
 
 def recovers_by_operations(version: str, distribution: str) -> bool:
@@ -49,14 +45,14 @@ def merge_object(one: MergeProgress) -> dict[str, object]:
     }
 
 
-def merged_rows(merges: Sequence[MergeProgress]) -> list[tuple[str, str]]:
+def merged_rows(merges: Sequence[MergeProgress], most: int) -> list[tuple[str, str]]:
     """The result of each index that was due, for people: labels and texts."""
     due = [one for one in merges if one.due]
     few = len(merges) - len(due)
     lines = [f"{few} had few enough segments before"] if few else []
-    lines += [_before_and_after(one) for one in due[:_SHOWN]]
-    if len(due) > _SHOWN:
-        lines.append(f"and {len(due) - _SHOWN} more")
+    lines += [_before_and_after(one) for one in due[:most]]
+    if len(due) > most:
+        lines.append(f"and {len(due) - most} more")
     return [("" if place else "Indices", line) for place, line in enumerate(lines)]
 
 
@@ -97,14 +93,16 @@ def _sum(figures: Sequence[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def recovery_rows(recovered: Sequence[NodeRecovered], *, by_operations: bool) -> list[tuple[str, str]]:
+def recovery_rows(
+    recovered: Sequence[NodeRecovered], *, by_operations: bool, most: int
+) -> list[tuple[str, str]]:
     """The same for people: in all, then the nodes that copied most."""
     if not recovered:
         return []
-    most = sorted(recovered, key=lambda event: event.bytes_copied or 0, reverse=True)[:_NODES]
-    lines = [_in_words(_figures(recovered)), *(f"{one.node}: {_in_words(_figures([one]))}" for one in most)]
-    if len(recovered) > _NODES:
-        lines.append(f"and {len(recovered) - _NODES} more nodes")
+    first = sorted(recovered, key=lambda event: event.bytes_copied or 0, reverse=True)[:most]
+    lines = [_in_words(_figures(recovered)), *(f"{one.node}: {_in_words(_figures([one]))}" for one in first)]
+    if len(recovered) > most:
+        lines.append(f"and {counted(len(recovered) - most, 'more node')}")
     if by_operations:
         lines.append(_FEW)
     return [("" if place else "Copies", line) for place, line in enumerate(lines)]

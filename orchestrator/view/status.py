@@ -275,12 +275,12 @@ def _end(
         return [f"to follow it: {state.command('status')} --watch", f"to end it: {state.command('stop')}"]
     left = () if restored else not_restored(state)
     if left and cluster is not None and cluster.all_restored:
-        return (advice(state, restored=True) or closing(state)).lines(width, margin="")
+        return (advice(state, restored=True) or closing(state)).lines(width, column=_LABEL - 2, margin="")
     first = (
         ["a new restart of this cluster restores it first"] if left and state.begun.repairs is None else []
     )
     step = advice(state, restored=restored)
-    return [*first, *([] if step is None else step.lines(width, margin=""))]
+    return [*first, *([] if step is None else step.lines(width, column=_LABEL - 2, margin=""))]
 
 
 def status_object(

@@ -272,8 +272,14 @@ def refusal_object(message: str, exit_code: ExitCode) -> dict[str, object]:
 
 # For people ------------------------------------
 
-_SHOWN: Final = 8
-"""Maximum of rows of a kind; JSON and the report have all."""
+_SHOWN: Final = (8, 3, 1)
+"""Maxima of rows of a kind: the first with which the end fits. JSON and the report have all."""
+_SMALL, _LARGE, _FEW = 24, 40, 12
+"""Lines of a screen for a few nodes, for more, and how many are few."""
+_REASON: Final = 120
+"""Characters of a reason, for each row of a kind."""
+_COLUMN: Final = 14
+"""Columns of the labels; the name of a node may be longer."""
 _NAMED: Final = 3
 _WIDEST: Final = 79
 """Columns into which several short facts are put, where the output is no terminal."""
@@ -294,26 +300,39 @@ Row = tuple[str, str]
 def summary_lines(end: Summary, width: int | None = None) -> list[str]:
     """The end of a run for people: the verdict, what it left, and as the last line the command to type.
 
+    It fits a screen: of long lists the first few are shown.
+
     Args:
         end: of the run.
         width: columns of the terminal; None where lines are not broken.
     """
+    few = len(end.restarted) + len(end.failed) + len(end.pending) <= _FEW
+    lines: list[str] = []
+    for most in _SHOWN:
+        lines = _lines(end, width, most)
+        if len(lines) <= (_SMALL if few else _LARGE):
+            break
+    return lines
+
+
+def _lines(end: Summary, width: int | None, most: int) -> list[str]:
+    """The same with at most so many rows of a kind."""
     rows = [
-        *_causes(end),
-        *_cut([("NOT RESTORED", item) for item in end.left_lines]),
+        *_causes(end, most),
+        *_cut([("NOT RESTORED", item) for item in end.left_lines], most),
         *_facts(end, width),
-        *_merged(end),
+        *_merged(end, most),
         *(("First", said) for said in end.before),
         *([("Run", end.run)] if end.restores != end.run else []),
         *([("Report", end.page)] if end.page else []),
     ]
-    longest = max([8, *(len(label) for label, _ in rows)])
+    column = min(_COLUMN, max([8, *(len(label) for label, _ in rows)]))
     lines = hung(f"{SIGNS[end.outcome in _GOOD]} {end.cluster or 'run'}: ", headline(end), width)
     for label, text in rows:
-        lines += hung(f"  {label:<{longest}}  ", text, width)
+        lines += hung(f"  {label:<{column}}  ", text, width)
     if end.next is None:
         return lines
-    return [*lines, *end.next.lines(width, column=longest, simulated=end.simulated)]
+    return [*lines, *end.next.lines(width, column=column, simulated=end.simulated)]
 
 
 def headline(end: Summary) -> str:
@@ -389,24 +408,28 @@ def _forecast(end: Summary) -> str:
     return f" (predicted {duration(end.predicted.low)} to {duration(end.predicted.high)})"
 
 
-def _cut(rows: Sequence[Row]) -> list[Row]:
+def _cut(rows: Sequence[Row], most: int) -> list[Row]:
     """Rows of one kind; those beyond the limit are counted."""
-    more = [("", f"and {len(rows) - _SHOWN} more")] if len(rows) > _SHOWN else []
-    return [*rows[:_SHOWN], *more]
+    more = [("", f"and {len(rows) - most} more")] if len(rows) > most else []
+    return [*rows[:most], *more]
 
 
-def _causes(end: Summary) -> list[Row]:
+def _causes(end: Summary, most: int) -> list[Row]:
     """Why it ended: the nodes that failed with what they said, the holds, and the reason."""
     rows: list[Row] = []
     down = end.down if end.holds else None  # the holds already say it
     named = down is not None and (down.names_hold or down.never_began or end.message.startswith("held for "))
     if end.message and not named:
-        rows.append(_reason(end))
-    for number, (_, failed) in enumerate(together(end.start_failures)):
+        label, why = _reason(end)
+        rows.append((label, one_line(why, _REASON * most)))
+    failures = [one for _, one in together(end.start_failures)]
+    for failed in failures[:most]:
         if (failed.node,) != end.failed:
             rows.append((failed.node, f"the service did not start: {one_line(failed.why)}"))
-        rows += [("", line) for line in said_lines(failed)[-_SHOWN:] if number < _NAMED]
-    return [*rows, *_cut([("Held by", hold_sentence(hold, ways=False)) for hold in end.holds])]
+        rows += [("", line) for line in said_lines(failed)[-max(1, most // len(failures)) :]]
+    if len(failures) > most:
+        rows.append(("", f"and {len(failures) - most} more"))
+    return [*rows, *_cut([("Held by", hold_sentence(hold, ways=False)) for hold in end.holds], most)]
 
 
 def _reason(end: Summary) -> Row:
@@ -490,7 +513,8 @@ def _times(end: Summary) -> list[Row]:
     return [("A node", f"median {duration(median(end.node_seconds.values()))}, slowest {slowest} {worst}")]
 
 
-def _merged(end: Summary) -> list[Row]:
+def _merged(end: Summary, most: int) -> list[Row]:
     if not end.merges:
         return []
-    return [*merged_rows(end.merges), *recovery_rows(end.recovered, by_operations=end.by_operations)]
+    copied = recovery_rows(end.recovered, by_operations=end.by_operations, most=most)
+    return [*merged_rows(end.merges, most), *copied]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ExitCode, JournalError
-from orchestrator.model.action import SettingChange
-from orchestrator.model.event import RestoreBegun, RunFinished, RunStarted
+from orchestrator.model.action import Purpose, SettingChange
+from orchestrator.model.event import RestoreBegun, RunFinished, RunStarted, SettingChanged
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
@@ -295,3 +295,36 @@ def test_a_record_in_the_cluster_alone_is_restored_elsewhere(scene: Scene) -> No
     assert FULL in said.err
     assert "--state sqlite:///$HOME/empty.db restores what the record in the cluster lists" in said.err
     assert "orchestrate-lease-1" in scene.cluster.templates
+
+
+def test_a_run_that_restored_another_first_says_so_at_its_end(scene: Scene) -> None:
+    """Its own restart is held, and the end of the restore has scrolled away by then."""
+    book = scene.console.folder / "book.yml"
+    book.write_text('{"kind": "elasticsearch", "upgrade": {"install": [{"run": "install {version}"}]}}')
+    scene.cluster.write_file(scene.console.folder, hosts={"together": "never"}, playbook=str(book))
+    critical = {"level": "critical", "message": "node.x is gone", "url": ""}
+    found = {"cluster_settings": [critical], "node_settings": [], "index_settings": {}}
+    scene.cluster.on("/_migration/deprecations", reply(found))
+    scene.left()
+    said = scene.console.run("upgrade", "--cluster", scene.file, "--to", "9.1.0", "--yes")
+    assert (said.code, scene.is_restored()) == (ExitCode.HELD, True), said.err
+    restored = f"restored after run {THEIRS}: 1 setting as before"
+    assert f"✓ lab: {restored}\n" in said.out
+    (first,) = [line for line in said.out.splitlines() if line.startswith("  First  ")]
+    assert first.split(maxsplit=1)[1] == restored
+    verb, run = said.out.splitlines()[-1].split()[1:3]
+    assert (verb, run) == ("resume", scene.store.runs()[0].run)
+
+
+def test_what_the_status_of_a_killed_run_says_is_typed(scene: Scene) -> None:
+    """Its last line restores; the last line of that end continues the run."""
+    limits = Purpose.RAISE_LIMITS
+    raised = SettingChanged(level=Level.PERSISTENT, key=SPEED, found=None, wanted="100mb", purpose=limits)
+    journal = scene.store.create_run(entry(OURS, DEAD_PROCESS))
+    journal.append([started(cluster_file=scene.file), raised], 1.0)
+    line = scene.console.run("status").out.splitlines()[-1]
+    assert line == f"    orchestrate restore {OURS}"
+    said = scene.console.run(*line.split()[1:])
+    assert (said.code, scene.is_restored()) == (ExitCode.DONE, True)
+    assert f"✓ lab: restored after run {OURS}: 1 setting as before\n" in said.out
+    assert said.out.splitlines()[-1].split()[:3] == ["orchestrate", "resume", OURS]
