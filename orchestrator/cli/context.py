@@ -226,7 +226,8 @@ def _shown(context: Context, watched: Watched) -> Iterator[Reporter]:
     now = context.clock.now
 
     def end(state: RunState, outcome: Outcome, events: Sequence[Event], at: Instant) -> Summary:
-        return summary(state, outcome, events, at, before=watched.before, page=watched.page())
+        before, stopped = watched.before, watched.stopped
+        return summary(state, outcome, events, at, before=before, stopped=stopped, page=watched.page())
 
     if context.output is Output.JSON:
         yield JsonReporter(context.out, now, past=watched.past)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ClusterSampled, Record
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
+from orchestrator.model.reading import Instant
 from orchestrator.runs.connection import Connection, RunJournal, Watched
 from orchestrator.runs.surroundings import surrounded
 from orchestrator.runtime.journal import UnwrittenJournal
@@ -35,6 +37,8 @@ class Attempt:
     past: Sequence[Record] = ()  # records of earlier attempts
     begun: Sequence[Record]  # those of the first events
     before: Sequence[str] = ()  # what was restored of other runs before this attempt began
+    # when the run whose changes this attempt restores stopped its nodes, as far as its journal is here
+    stopped: Mapping[NodeName, Instant] = field(default_factory=dict)
     then: Callable[[RunState], None] = lambda _state: None  # called with the last state of the run
 
 
@@ -76,6 +80,7 @@ def drive(attempt: Attempt) -> RunState:
             past=attempt.past,
             seen=lambda: seen,
             before=attempt.before,
+            stopped=attempt.stopped,
             page=lambda: process.page(attempt.state.run),
         )
         reporter = enter(process.reporter(watched))

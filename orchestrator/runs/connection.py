@@ -197,6 +197,8 @@ class Watched:
     past: Sequence[Record]  # records of earlier attempts at the run
     seen: Callable[[], Seen]  # the latest recoveries and health that the run has read
     before: Sequence[str] = ()  # what was restored of other runs before it began
+    # when another run, whose changes it restores, stopped its nodes
+    stopped: Mapping[NodeName, Instant] = field(default_factory=dict)
     page: Callable[[], str] = lambda: ""  # the file of its report, written at its end; empty if there is none
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +24,7 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.riak.rules.recovery import planned_too
-from orchestrator.runs.attempt import RestoreFailed, driven
+from orchestrator.runs.attempt import Attempt, RestoreFailed, driven
 from orchestrator.runs.connection import Connection, PolicySource
 from orchestrator.runs.dead_run import DeadRun, dead_run, lease_record
 from orchestrator.runs.files import SavedPlan
@@ -211,26 +211,26 @@ class Preparation:
         with self.connection.state(Access.WRITE) as store:
             planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
             started = replace(self.started, planned=planned, forecast=(plan or self._foreseen()).forecast)
-            return driven(
-                lambda: new_run(
-                    self.connection,
-                    store,
-                    self._restored_first(store, started),
-                    again=lambda: self._again(started),
-                )
-            )
 
-    def _restored_first(self, store: StateStore, started: RunStarted) -> RunStarted:
-        """How the run begins. What a dead run left is restored before: nodes may have been down until then.
+            def begin() -> Attempt:
+                first, before = self._restored_first(store, started)
+                return new_run(
+                    self.connection, store, first, again=lambda: self._again(started), before=before
+                )
+
+            return driven(begin)
+
+    def _restored_first(self, store: StateStore, started: RunStarted) -> tuple[RunStarted, Sequence[str]]:
+        """How the run begins, and what a dead run left, restored before: nodes may have been down until then.
 
         Raises:
             OrchestratorError: as `run`.
             RestoreFailed: that was not restored.
         """
         if self.left is None:
-            return started
-        restore_others(self.connection, store, "", started)
-        return self._again(started)
+            return started, ()
+        before = restore_others(self.connection, store, "", started)
+        return self._again(started), before
 
     def _again(self, before: RunStarted) -> RunStarted:
         """How the run begins after a dead run's changes were restored: the cluster has other members now.

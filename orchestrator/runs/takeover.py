@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from orchestrator.engine.changes import from_record
-from orchestrator.engine.fold import evolve
+from orchestrator.engine.fold import evolve, replay
 from orchestrator.engine.state import RunState
-from orchestrator.errors import ExitCode, OrchestratorError
-from orchestrator.model.event import Event, LeaseTaken, RestoreBegun, RunResumed, RunStarted
+from orchestrator.errors import ExitCode, JournalError, OrchestratorError
+from orchestrator.model.event import Event, LeaseTaken, Record, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import LeasePlace
@@ -192,6 +192,7 @@ def new_run(
     started: RunStarted,
     *,
     again: Callable[[], RunStarted],
+    before: Sequence[str] = (),
 ) -> Attempt:
     """Take the lease for a new run, restore what a dead run left, and begin the run.
 
@@ -200,19 +201,19 @@ def new_run(
         store: the state database.
         started: how the run begins.
         again: how it begins after a restore: a node that was down is in no earlier list.
+        before: what was restored of another run already.
 
     Raises:
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written; nothing was changed.
         RestoreFailed: that was not restored.
     """
-    before: list[str] = []
     while True:
         run, started = connection.process.new_run(), replace(started, state=store.state)
         with LeaseHeld(connection, store, run, started) as held:
             if held.left is None:
                 return replace(held.begin(_created(held, run, started), started), before=before)
-            before.append(_restore_first(held, run, started))
+            before = (*before, _restore_first(held, run, started))
         started = again()
 
 
@@ -289,13 +290,22 @@ def _restore_first(held: LeaseHeld, run: str, started: RunStarted) -> str:
     """
     left = held.left
     assert left is not None  # noqa: S101  (the callers have looked)
-    process, records = held.connection.process, held.store.replay(left.debtor)
+    process, records = held.connection.process, _records_of(held.store, left.debtor)
     process.warn(DeadRun(record=left, records=records).words(process.now).sentence("this run"))
-    restored = drive(repair(held, run, started))
+    attempt = repair(held, run, started)
+    restored = drive(attempt)
     if exit_code(restored) is not ExitCode.DONE:
         raise RestoreFailed(restored)
-    events = [record.event for record in held.store.replay(run)] if held.store.written else ()
-    return headline(summary(restored, Outcome.RESTORED, events, held.connection.process.now))
+    events = [record.event for record in _records_of(held.store, run)]
+    return headline(summary(restored, Outcome.RESTORED, events, process.now, stopped=attempt.stopped))
+
+
+def _records_of(store: StateStore, run: str) -> tuple[Record, ...]:
+    """The journal of a run; nothing if it is not here, or cannot be read: a restore does not need it."""
+    try:
+        return store.replay(run)
+    except JournalError:
+        return ()
 
 
 def release_dead(connection: Connection, store: StateStore, started: RunStarted) -> None:
@@ -362,7 +372,11 @@ def repair(held: LeaseHeld, run: str, started: RunStarted, *, serving: InService
         if state.outcome is Outcome.RESTORED and store.written:
             store.close_run(left.debtor, Outcome.RESTORED, process.now)
 
-    return held.begin(journal, begins, *others, then=close)
+    stopped = replay(left.debtor, _records_of(store, left.debtor)).nodes.values()
+    return replace(
+        held.begin(journal, begins, *others, then=close),
+        stopped={node.name: node.stopped_at for node in stopped if node.stopped_at is not None},
+    )
 
 
 def lease_in_state(store: StateStore, started: RunStarted) -> LeasePort:

@@ -96,6 +96,9 @@ class Summary:
     left_lines: tuple[str, ...] = ()  # the same for people, without the nodes that failed
 
 
+_NOTHING: Final[Mapping[NodeName, Instant]] = {}
+
+
 def summary(
     state: RunState,
     outcome: Outcome,
@@ -103,6 +106,7 @@ def summary(
     now: Instant,
     *,
     before: Sequence[str] = (),
+    stopped: Mapping[NodeName, Instant] = _NOTHING,
     page: str = "",
     simulated: bool = False,
 ) -> Summary:
@@ -114,6 +118,7 @@ def summary(
         events: those of earlier attempts first.
         now: the end, where no event has it.
         before: what was restored of other runs before this one began.
+        stopped: when another run, whose changes this one restores, stopped its nodes.
         page: the file that its report is written to.
         simulated: whether it is a rehearsal.
     """
@@ -152,7 +157,7 @@ def summary(
         unserved=tuple(name for name in back if name in checked),
         restores=(state.begun.repairs or state.run) if restores else "",
         settings_restored=len({_restored_by(event) for event in attempt} - {None}),
-        started=_started(state, attempt) if restores else {},
+        started=_started(state, attempt, stopped) if restores else {},
         resumed=any(isinstance(event, _AGAIN) for event in events),
         restarted_now=sum(isinstance(event, NodeRecovered) for event in attempt),
         merges=tuple(state.merging.indices.values()),
@@ -190,12 +195,15 @@ def _restored_by(event: Event) -> object:
             return None
 
 
-def _started(state: RunState, attempt: Sequence[Event]) -> dict[NodeName, Seconds | None]:
+def _started(
+    state: RunState, attempt: Sequence[Event], stopped: Mapping[NodeName, Instant]
+) -> dict[NodeName, Seconds | None]:
     """The nodes that came back in this attempt, and how long each was down where that is known."""
     back = (event.node for event in attempt if isinstance(event, PhaseEntered) and event.to in _BACK)
-    nodes = (state.nodes[name] for name in dict.fromkeys(back) if name is not None)
+    nodes = [state.nodes[name] for name in dict.fromkeys(back) if name is not None]
+    times = {node.name: stopped.get(node.name, node.stopped_at) for node in nodes}
     return {
-        node.name: None if node.stopped_at is None else max(0.0, node.since - node.stopped_at)
+        node.name: None if (at := times[node.name]) is None else max(0.0, node.since - at)
         for node in nodes
         if node.phase.value in _BACK
     }

@@ -34,6 +34,7 @@ from tests.simulation.scene import (
     at,
     elsewhere,
     first,
+    take_over,
 )
 from tests.simulation.scenes.refused import LONG, taken
 
@@ -73,7 +74,9 @@ def _ends(*parts: str) -> Callable[[Played], None]:
     def look(played: Played) -> None:
         state = played.state
         assert state.outcome is not None
-        lines = summary_lines(summary(state, state.outcome, played.told, played.world.agenda.now))
+        stopped = played.simulation.attempt.stopped
+        end = summary(state, state.outcome, played.told, played.world.agenda.now, stopped=stopped)
+        lines = summary_lines(end)
         for part in parts:
             assert any(part in line for line in lines), lines
 
@@ -140,6 +143,11 @@ SCENES: Final = (
             typed("restore run-1", ends=RESTORED),
             _ends("✓ prod: restored after run run-1: ", " settings as before; es2 started (it was down for "),
             typed("resume run-1", ends=DONE)
+        ]),
+    Scene(name="ends: killed, and restored by a run on the same machine", killed="after stop of es2",
+        then=[
+            60.0, take_over(ends=RESTORED),
+            _ends(" settings as before; es2 started (it was down for 1m "),
         ]),
     Scene(name="ends: restored from the record, where a node stays down", killed="after stop of es2",
         befalls=[at("stop", StartsFail(node=ES2, times=3), ES2)],
