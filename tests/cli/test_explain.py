@@ -124,6 +124,7 @@ def test_words_find_names_messages_texts_and_pages(console: Console, subtests: p
         ("held by no_running_snapshot (x: is running)", "no_running_snapshot (predicate) ", "Why: "),
         ("no_other_m", "no_other_maintenance (predicate) No other"),
         ("only zone b", "With `only zone b` on a page: faq (page): How do I restart only zone b"),
+        ("taken over by another process", "6 (exit code, LEASED)"),
         ("machine dies", "faq (page): What happens to allocation if the machine that runs it dies?"),
         ("cron", "With `cron` on a page: ", "pipelines (page): Cron"),
         ("es2 left the cluster, a shard turned red", "nearest: ", "second failure (term): "),
@@ -153,8 +154,8 @@ def test_what_has_none_of_the_words_is_refused(console: Console) -> None:
 
 def test_an_explanation_fits_a_narrow_terminal(console: Console) -> None:
     narrow = replace(console, environment={"COLUMNS": "60"})
-    for words in ("snapshot", "stood down", "stop", "least-rights", "cron"):
-        said = narrow.run("explain", words).out
+    for words in ("", "snapshot", "stood down", "stop", "least-rights", "cron"):
+        said = narrow.run("explain", *words.split()).out
         code = [line for line in said.splitlines() if line.startswith("    ") and words == "least-rights"]
         assert [line for line in said.splitlines() if len(line) > 60 and line not in code] == [], words
 

@@ -264,7 +264,7 @@ def _page(entry: Entry) -> Iterator[str]:
     if entry.page:
         yield from page_lines(_file(entry), _width())
         return
-    yield from (_wrapped(f"{entry.names[0]} ({entry.kind})").strip(), "")
+    yield from (_title(f"{entry.names[0]} ({entry.kind})"), "")
     for text in entry.text:
         for part in text.split("\n\n"):
             yield from (_wrapped(part), "")
@@ -284,11 +284,15 @@ def _overview(entries: tuple[Entry, ...]) -> str:
     for entry in entries:
         if ".NAME." not in entry.names[0]:
             groups.setdefault(entry.kind.partition(",")[0], []).append(entry.names[0])
-    return "".join(f"{kind}:\n{_wrapped(', '.join(names))}\n" for kind, names in groups.items())
+    return "".join(f"{_title(kind)}:\n{_wrapped(', '.join(names))}\n" for kind, names in groups.items())
 
 
 def _width() -> int:
     return min(shutil.get_terminal_size().columns, _WIDEST)
+
+
+def _title(text: str) -> str:
+    return _wrapped(text).strip()
 
 
 def _wrapped(text: str, *, first: str = "", hanging: int = 0) -> str:
