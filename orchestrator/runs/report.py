@@ -24,6 +24,7 @@ from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import UntrustedValue, in_path, visible
 from orchestrator.view.advice import advice
 from orchestrator.view.feed import Feed
+from orchestrator.view.progress import not_restored
 from orchestrator.view.report.facts import REPORTED, Facts, facts_of
 
 _PAGE: Final = b"<!doctype html>"

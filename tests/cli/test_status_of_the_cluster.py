@@ -95,7 +95,7 @@ def test_a_run_that_restored_everything_before_the_kill(cluster: SmallCluster, s
     assert ": not set, as before\n" in said
     assert "  es2: a member of the cluster, as before\n" in said
     assert UNWRITTEN not in said
-    assert said.endswith(f"Now       continue:\n    orchestrate resume {RUN}\n")
+    assert said.endswith(f"Now         continue:\n    orchestrate resume {RUN}\n")
     assert not [asked for asked in cluster.asked if asked.method != "GET"], "it only reads"
     assert not [asked for asked in cluster.asked if "template" in asked.path], "no lease"
 
@@ -111,10 +111,8 @@ def test_changes_that_are_there_and_changes_by_others(
     said = status()
     assert f"NOT RESTORED: {len(keys) - 1} of {WHAT}; {READ};" in said
     assert ": not set → 42 (changed outside this run)\n" in said
-    assert (
-        "  cluster.routing.allocation.enable: now primaries (not restored); before the run not set\n" in said
-    )
-    assert f"Now       restore:\n    orchestrate restore {RUN}" in said
+    assert "  cluster.routing.allocation.enable: not set → primaries\n" in said
+    assert f"Now         restore:\n    orchestrate restore {RUN}" in said
     found = json.loads(status("--output", "json").splitlines()[0])
     assert len(found["not_put_back"]) == len(keys) + 1
     assert found["unwritten"] is False
@@ -146,7 +144,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
     cluster.__exit__(None, None, None)
     said = status()
     assert f"{UNKNOWN}the last record of the journal; the cluster was not read: " in said
-    assert f"Now       restore:\n    orchestrate restore {RUN}" in said
+    assert f"Now         restore:\n    orchestrate restore {RUN}" in said
     now = json.loads(status("--output", "json").splitlines()[0])["cluster_now"]
     assert (now["read_at"], now["changes"], bool(now["why_not"])) == (None, [], True)
 
@@ -157,7 +155,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
     said = status()
     assert "the cluster was not read: a defect of the program: KeyError\n" in said
     assert "hunter2" not in said
-    assert f"Now       restore:\n    orchestrate restore {RUN}" in said
+    assert f"Now         restore:\n    orchestrate restore {RUN}" in said
 
 
 def test_a_riak_cluster_is_not_read(

@@ -145,7 +145,7 @@ def test_every_command_shown_is_one_and_has_the_flags_shown(
             assert [flag for flag in flags if not re.search(rf"{flag}\b", shown)] == []
 
 
-def test_the_first_pages_begin_with_one_sentence_and_the_first_commands() -> None:
+def test_first_pages_begin_with_a_sentence_and_first_commands() -> None:
     for page in ("README.md", "docs/index.md"):
         title, sentence, commands, *_ = (ROOT / page).read_text().split("\n\n")
         assert title == "# orchestrate"

@@ -46,7 +46,7 @@ def test_it_fits_a_screen_and_ends_with_a_command(nodes: int, subtests: pytest.S
                     assert len(lines) <= SCREEN[nodes] + 6 * (width < 80), "\n".join(lines)
                     commands = [line for line in lines if "orchestrate" in line]
                     assert [line for line in lines if cell_len(line) > width and line not in commands] == []
-                    assert lines[-1].split(": ")[-1].startswith("orchestrate ")
+                    assert lines[-1].strip().split(": ")[-1].startswith("orchestrate ")
                     assert (f"KILLED {'3m 0s'} ago: its process is gone" in lines) is not alive
 
 
