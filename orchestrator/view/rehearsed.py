@@ -308,28 +308,34 @@ def rehearsed_lines(end: Rehearsed, stories: Sequence[Story], width: int | None 
     """The result for people: each mishap with what it led to, and what is left."""
     took = f"{duration(end.simulated_seconds)} of a simulated cluster in {duration(end.seconds)}"
     wrong = f"{counted(len(stories), 'mishap')}:" if stories else "no mishap."
-    apart = end.nodes_not_in_cluster
-    left = [
-        f"Settings: {'NOT RESTORED' if end.settings_not_as_found else 'restored'}",
-        *(f"  {each}" for each in end.settings_not_as_found),
-        *(
-            ["Settings that others changed during the run (new values kept):"]
-            * bool(end.settings_changed_by_others)
+    down, stopping, apart = end.nodes_down, end.nodes_stopping, end.nodes_not_in_cluster
+    others, against = end.settings_changed_by_others, end.against_rules
+    left: list[tuple[str, Sequence[str]]] = [
+        (
+            f"Settings: {'NOT RESTORED' if end.settings_not_as_found else 'restored'}",
+            end.settings_not_as_found,
         ),
-        *(f"  {each}" for each in end.settings_changed_by_others),
-        f"Nodes down: {listed(end.nodes_down) if end.nodes_down else 'none'}",
-        *([f"Nodes whose stop has not ended: {listed(end.nodes_stopping)}"] if end.nodes_stopping else ()),
-        *([f"Nodes that run and are not in the cluster: {listed(apart)}"] if apart else ()),
-        *(
-            ["Against the rules, of which some are switched off (--disable-predicate):"]
-            * bool(end.against_rules)
+        ("Settings that others changed during the run (new values kept):" if others else "", others),
+        (f"Nodes down: {listed(down) if down else 'none'}", ()),
+        (f"Nodes whose stop has not ended: {listed(stopping)}" if stopping else "", ()),
+        (f"Nodes that run and are not in the cluster: {listed(apart)}" if apart else "", ()),
+        (
+            "Against the rules, of which some are switched off (--disable-predicate):" if against else "",
+            against,
         ),
-        *(f"  {each}" for each in end.against_rules),
     ]
     return [
         *wrapped(f"Rehearsed with seed {end.seed}: {took}, {wrong}", width),
         *(line for story in stories for line in wrapped(_line(story), width, first="  ", then=" " * 11)),
-        *(line for each in left for line in wrapped(each, width)),
+        *(
+            line
+            for title, items in left
+            if title
+            for line in (
+                *wrapped(title, width),
+                *(below for item in items for below in wrapped(item, width, first="  ")),
+            )
+        ),
         "",
     ]
 

@@ -162,7 +162,7 @@ def test_the_end_names_each_mishap() -> None:
         kills=1,
         simulated_seconds=60.0,
         seconds=1.0,
-        settings_not_as_found=("a.b: was 1, is 2",),
+        settings_not_as_found=("a.b: was 1, is 2, which is longer than what a terminal has room for",),
         nodes_down=(NodeName("es2"),),
         against_rules=("es2 is stopped",),
     )
@@ -176,5 +176,6 @@ def test_the_end_names_each_mishap() -> None:
         "           1m 0s later, from its journal",
         "Settings: NOT RESTORED",
     ]
+    assert lines[7:9] == ["  a.b: was 1, is 2, which is longer than what a terminal has", "      room for"]
     assert "Nodes down: es2" in lines
     assert "  es2 is stopped" in lines
