@@ -14,12 +14,16 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Instant
 from orchestrator.steps import HANDOFF, JOIN, RECOVER, START, TURN
-from orchestrator.view.feed import Feed, Line
+from orchestrator.untrusted import one_line
+from orchestrator.view.feed import LISTED, Feed, Line
 from orchestrator.view.steps import Turns
 from orchestrator.view.text import duration, listed, size
 
 BURST: Final = 4
 """So many events of one kind in one step of the run are one line."""
+
+_REASON: Final = 240
+"""Characters of a line about a failure or a hold."""
 
 _ENTERED: Final = {NodePhase.STOPPED.value: "stopped", NodePhase.REJOINED.value: "joined"}
 """Phases of which a burst is worth a line: one node's are in the panel."""
@@ -61,14 +65,15 @@ class Above:
         event, at = found[0].record.event, found[0].record.at
         if len(found) >= BURST:
             return [AboveLine(at=at, text=self._together(found), sign=sign_of(event), bad=is_bad(event))]
-        news = (line for line in found if not self._shown_below(line.record.event))
+        news = (line for line in found if not self._shown_below(line))
         return [above for line in news for above in self._each(line)]
 
     def _each(self, line: Line) -> list[AboveLine]:
         event, at = line.record.event, line.record.at
         text = self._back(event, at) if isinstance(event, ev.NodeRecovered) else line.text
         if sign_of(event) in ("failed", "attention"):
-            text = text.splitlines()[0].split(" | ")[0]  # of a long reason; the end of the run has it whole
+            # A long reason, or one with many names, is whole at the end of the run.
+            text = one_line(text.splitlines()[0].split(" | ")[0], _REASON)
         first = AboveLine(at=at, text=text, sign=sign_of(event), bad=is_bad(event))
         return [first, *(AboveLine(at=at, text=below) for below in line.below)]
 
@@ -108,8 +113,11 @@ class Above:
         after = f"{event.node}  back after {duration(event.seconds)}"
         return f"{after}: {', '.join(steps)}{copied}" if steps else f"{after}{copied}"
 
-    def _shown_below(self, event: Event) -> bool:
+    def _shown_below(self, line: Line) -> bool:
         """Whether the panel shows an event, so that it needs no line above it."""
+        event = line.record.event
+        if line.text.startswith(LISTED):  # the panel has what is left to restore
+            return True
         if isinstance(event, ev.WaveFinished):
             return self._wave is None or len(self._wave.nodes) == 1
         return in_panel(event)

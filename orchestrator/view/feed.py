@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
@@ -31,6 +32,9 @@ from orchestrator.view.host_words import AboutNode, node_of, said_lines, togethe
 from orchestrator.view.progress import Wait, wait_of
 from orchestrator.view.text import stamp_seconds
 from orchestrator.view.words import sentence
+
+LISTED: Final = "listed in the record of run"
+"""How the sentence of an event begins that another run has left to be restored."""
 
 SIGN_OF_LIFE: Seconds = 30.0
 """Minimum interval between two lines of an unchanged wait."""
@@ -101,7 +105,7 @@ class Feed:
         elif isinstance(event, RestoreBegun):
             self._listed_of = None
         elif self._listed_of is not None and not isinstance(event, LeaseEvent):
-            return f"listed in the record of run {self._listed_of}: {sentence(event, self._kind)}"
+            return f"{LISTED} {self._listed_of}: {sentence(event, self._kind)}"
         return sentence(event, self._kind)
 
     def _is_news(self, event: Event) -> bool:

@@ -320,6 +320,16 @@ def to_restore(state: RunState) -> str:
     return f"{', '.join(parts)}, {when}" if parts else ""
 
 
+def restoring_in_words(state: RunState) -> str:
+    """What a run that only restores has left: `restoring 1 node and 7 settings`; empty for any other run."""
+    if state.begun.repairs is None and not state.process.restoring:
+        return ""
+    down = len(state.nodes_in(*MAY_BE_DOWN))
+    left = [counted(down, "node")] if down else []
+    left += [to_restore(state).rpartition(", ")[0]] if state.unrestored.anything else []
+    return f"restoring {' and '.join(left)}" if left else "everything is restored"
+
+
 def changes_to_restore(state: RunState) -> list[str]:
     """Those of settings and replicas, each with its value now and before."""
     settings = [

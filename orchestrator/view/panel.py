@@ -37,6 +37,7 @@ from orchestrator.view.model import (
     merging_now,
     next_in_words,
     recovery_of,
+    restoring_in_words,
     slowest,
     titles,
     to_restore,
@@ -174,6 +175,8 @@ def _cut(text: Text, glyphs: Glyphs) -> Text:
 
 def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[RenderableType]:
     state, total = screen.state, len(screen.state.nodes)
+    if restoring := restoring_in_words(state):
+        return [Text(restoring)]
     if not total or merging_now(state):
         return []
     until = nodes_to_restart(state.begun, paused=state.paused)

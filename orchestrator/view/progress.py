@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.engine.left_over import LeftOver
 from orchestrator.engine.limits import nearest
-from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress
+from orchestrator.engine.progress import MAY_BE_DOWN, Mark, NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import CopyState, Health, Node, NodeName, ShardCopy
@@ -36,12 +36,14 @@ class Wait:
     # who does not answer a reading, or slowly: the wait may be longer because of that
     silent: tuple[Silent, ...] = ()
     refused: AccessLost | None = None  # credentials that the cluster refuses
+    doubted: tuple[NodeName, ...] = ()  # nodes that a lost stop or reboot may still take down, at the end
 
     @property
     def troubles(self) -> tuple[str, ...]:
         """Why the wait may be longer than usual, a sentence each."""
         refused = () if self.refused is None else (self.refused.sentence,)
-        return (*refused, *(one.sentence for one in self.silent))
+        lost = (f"a lost command may still stop {listed(self.doubted, 3)}",) if self.doubted else ()
+        return (*refused, *(one.sentence for one in self.silent), *lost)
 
     @property
     def trouble_objects(self) -> dict[str, object]:
@@ -74,7 +76,14 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
         ends=ends,
         silent=silences(state, now),
         refused=access_lost(state, now),
+        doubted=_doubted(state) if state.phase is Phase.STANDING_DOWN else (),
     )
+
+
+def _doubted(state: RunState) -> tuple[NodeName, ...]:
+    """The nodes that are up again as far as it is known, and that a command may still take down."""
+    open_ = (node for node in state.nodes.of(Mark.OPEN) if node.phase is not NodePhase.STOPPING)
+    return tuple(node.name for node in open_ if node.doubt is not None or node.lost_stop is not None)
 
 
 def _holding_since(state: RunState) -> Instant:

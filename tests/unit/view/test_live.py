@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.engine.progress import ShardTaken
+from orchestrator.engine.progress import LostStop, ShardTaken
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState, WaveBegun
 from orchestrator.holds import GATES_OPEN
@@ -468,3 +468,42 @@ def test_what_comes_next() -> None:
         state = samples.run_state(**{"nodes": pending, "wave": None, **changes})
         state = replace(state, begun=replace(state.begun, planned=planned))
         assert next_in_words(Screen(state, None, now=samples.t0, seen=seen)) == words
+
+
+def test_a_reason_with_many_names_is_said_once_and_leaves_room() -> None:
+    moment = moments(300)["down"]
+    names = ", ".join(f"es{number:03}" for number in range(50))
+    second = f"members are missing: {names}"
+    down = StandingDown(reason=f"second failure: {second}", outcome=Outcome.FAILED)
+    process = replace(moment.state.process, second_failure=second, standing_down=down)
+    for width, height in ((60, 20), (80, 24), (120, 40)):
+        screen = replace(moment.screen, state=replace(moment.state, process=process))
+        drawn = picture(screen, width - 1, height=height).splitlines()
+        assert len(drawn) <= height - 2
+        assert "\n".join(drawn).count("es001") <= 1
+    (line,) = above(down)
+    assert len(line.text) <= 240
+
+
+def test_a_run_that_restores_says_what_it_restores() -> None:
+    late = {
+        name: replace(node, lost_stop=LostStop(since=samples.t0))
+        for name, node in samples.run_state().nodes.items()
+    }
+    for changes in ({"repairs": "run-0"}, {"restoring": True}):
+        state = samples.run_state(phase=Phase.STANDING_DOWN, nodes=late, **changes)
+        shown = picture(Screen(state, WAITS, now=samples.t0 + 120), 80)
+        assert "restoring 1 node and 1 setting" in shown
+        assert "a lost command may still stop es1, es2, es3" in shown
+        assert "ends early" not in shown
+    assert "everything is restored" in picture(
+        Screen(samples.ended_state(repairs="run-0"), None, now=samples.t0 + 120), 80
+    )
+    started = replace(samples.started, repairs="run-0")
+    listed = [
+        SettingChanged(level=Level.PERSISTENT, key="a", found=None, wanted="b", purpose=Purpose.RESTORE)
+    ]
+    stop = node_phase(NodeName("es1"), NodePhase.PENDING, NodePhase.STOPPING, why="in progress in run run-0")
+    assert [type(line.at) for line in above(started, *listed, stop)] == [float], (
+        "the first line names the run"
+    )
