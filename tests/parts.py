@@ -52,7 +52,10 @@ PARTS: Final = {
         "restarts in the middle of an upgrade by hand, from each version to the next", _ELASTICSEARCH
     ),
     "nights": Part("mishaps at night on real hosts, and the line that names each", (*_HOSTS, *_RUNS)),
-    "nodes": Part("waves of zones, signals, two bastions, rights of the shipped role", _RUNS),
+    "nodes": Part(
+        "waves of zones, signals, two bastions, rights of the shipped role, what a terminal shows",
+        (*_RUNS, "orchestrator/view"),
+    ),
     "ordinary": Part("ordinary nights of seven nodes, and stops beside a recovery", _RUNS),
     "riak": Part("hosts with a stand-in for Riak", ("orchestrator/stores/riak", "tests/doubles")),
     "services": Part("systemd, sysv, Docker and command lines on real hosts: rights, locks, units", _HOSTS),
