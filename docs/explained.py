@@ -103,12 +103,13 @@ TERMS: Final[Mapping[str, str]] = {
     "good reading": (
         "A reading in which all nodes of the wave are members with a new process. Several in a row count."
     ),
-    "to undo": (
+    "to restore": (
         "The panel's row of changes that the run has made and not restored yet. It restores them before it "
         "ends; `orchestrate restore RUN` does if the run cannot."
     ),
-    "disabled": (
-        "The panel's row that shows how long allocation has been disabled: at most `deadlines.withheld`."
+    "allocation": (
+        "The assignment of shard copies to nodes. The panel's row shows how long a run has disabled it: at most "
+        "`deadlines.withheld`."
     ),
     "owed work": (
         "Hooks, tuning, a reboot, a version or a restart that a node of the run still needs. It is done in a "
@@ -173,9 +174,10 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ),
     ExitCode.HELD: (
         (
-            "Held: a predicate is not met, the time of `--timeout` is over, or the lease is unreachable. No "
-            "node is left half done. Also: `plan` shows a hold, a check of `validate` failed, `diagnose` "
-            "found a problem, or `tune` found a value that is not as wanted; these changed no node."
+            "Held: a predicate is not met, a gate is closed, copies are not back, the time of `--timeout` is "
+            "over, or the lease is unreachable. No node is left half done. Also: `plan` shows a hold, a check "
+            "of `validate` failed, `diagnose` found a problem, or `tune` found a value that is not as wanted; "
+            "these changed no node."
         ),
         (
             "Or begin another run, with the flag or key that the end names. After `plan`, `validate`, "

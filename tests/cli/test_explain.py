@@ -71,8 +71,8 @@ def test_what_is_explained_of_a_name(console: Console, subtests: pytest.Subtests
     following = "stopped (`resume --retry-failed`), starting (`restore`), rejoined, skipped (`resume --skip`)"
     again = "run the command again"
     on_the_screen = (
-        "To undo",
-        "Disabled",
+        "To restore",
+        "Allocation",
         "zones",
         "primaries",
         "copies",
@@ -113,7 +113,7 @@ def test_words_find_names_messages_texts_and_pages(console: Console, subtests: p
     for words, *says in [
         ("snapshot", "snapshot (term)", "no_running_snapshot (predicate): ", "snapshot_is_recent (pred"),
         ("backup", "snapshot (term)", "no_running_snapshot (predicate): "),
-        ("disabled allocation", "set_allocation (step of a run): ", "disabled (term): "),
+        ("disabled allocation", "set_allocation (step of a run): ", "allocation (term): "),
         ("second failure", "second failure (term)", "second_failure (event): "),
         ("stood down", "stand down (term): ", "stood_down (event): "),
         ("3", "3 (exit code, HELD)"),

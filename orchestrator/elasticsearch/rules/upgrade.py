@@ -144,7 +144,10 @@ def _changes_major(upgrade: Upgrade, view: ClusterView) -> bool:
 def indices_open_in_target(
     _question: Question, upgrade: Upgrade, view: ClusterView, found: UpgradeView
 ) -> Iterator[Finding]:
-    """No index is older than what the target opens: the indices of its own major version and the last one."""
+    """No index is older than what the target opens: the indices of its own major version and the last one.
+
+    Elasticsearch 9 also opens indices that 7.x created, if `PUT /INDEX/_block/write` has made them read-only.
+    """
     if not _changes_major(upgrade, view):
         return
     major = _generation(numbers(upgrade.target)[0], view.distribution)
