@@ -108,8 +108,8 @@ TERMS: Final[Mapping[str, str]] = {
         "ends; `orchestrate restore RUN` does if the run cannot."
     ),
     "allocation": (
-        "The assignment of shard copies to nodes. The panel's row shows how long a run has disabled it: at most "
-        "`deadlines.withheld`."
+        "The assignment of shard copies to nodes. The panel's row shows how long a run has disabled it: at "
+        "most `deadlines.withheld`."
     ),
     "owed work": (
         "Hooks, tuning, a reboot, a version or a restart that a node of the run still needs. It is done in a "
@@ -175,9 +175,9 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.HELD: (
         (
             "Held: a predicate is not met, a gate is closed, copies are not back, the time of `--timeout` is "
-            "over, or the lease is unreachable. No node is left half done. Also: `plan` shows a hold, a check "
-            "of `validate` failed, `diagnose` found a problem, or `tune` found a value that is not as wanted; "
-            "these changed no node."
+            "over, or the lease is unreachable. No node is left half done. Also: `plan` shows a hold, a "
+            "check of `validate` failed, `diagnose` found a problem, or `tune` found a value that is not as "
+            "wanted; these changed no node."
         ),
         (
             "Or begin another run, with the flag or key that the end names. After `plan`, `validate`, "
