@@ -76,7 +76,7 @@ def show_restart(server: Distribution) -> int:
         after = read_settings(lab.client)
         keys = sorted({*before, *after})
         changed = [
-            f"{level} {key}: {before.get((level, key))} -> {after.get((level, key))}"
+            f"{level} {key}: {before.get((level, key))} → {after.get((level, key))}"
             for level, key in keys
             if before.get((level, key)) != after.get((level, key))
         ]
@@ -87,7 +87,7 @@ def show_restart(server: Distribution) -> int:
             *summary(result, verification, changed),
         ]
         settings = [
-            (level, key, *(str(each.get((level, key), "absent")) for each in (before, after)))
+            (level, key, *(str(each.get((level, key), "not set")) for each in (before, after)))
             for level, key in keys
         ]
         tables = (table(("WHAT", "SEEN"), rows), table(("LEVEL", "SETTING", "BEFORE", "AFTER"), settings))
