@@ -107,4 +107,4 @@ def _of_cluster(state: RunState, *more: str) -> str:
 
 
 def _value(value: SettingValue | None) -> str:
-    return "absent" if value is None else str(value)
+    return "not set" if value is None else str(value)

@@ -43,7 +43,7 @@ NOT_ABSENT: Final = "absent not possible before 5.0: its effective value is writ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """One cluster setting at one level. None is "absent", which differs from every value."""
+    """One cluster setting at one level. None is "not set", which differs from every value."""
 
     level: Level
     key: str

@@ -57,7 +57,7 @@ class ValueToday:
 
 
 FoundAndWanted: TypeAlias = tuple[SettingValue | None, SettingValue | None]
-"""A setting before the run and during it; None is "absent"."""
+"""A setting before the run and during it; None is "not set"."""
 
 
 def by_key(levels: Mapping[str, Mapping[str, T]]) -> dict[str, list[tuple[str, T]]]:

@@ -75,4 +75,4 @@ def _may_be(
 
 
 def _said(value: SettingValue | None) -> str:
-    return "absent" if value is None else value if isinstance(value, str) else ", ".join(value)
+    return "not set" if value is None else value if isinstance(value, str) else ", ".join(value)

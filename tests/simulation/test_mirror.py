@@ -245,11 +245,11 @@ def test_the_aftermath_leaves_out_what_others_set() -> None:
     world.set(Level.TRANSIENT, "c", "3")
     world.nodes[NodeName("es1")].process = False
     left = aftermath(world, before)
-    assert left.not_as_found == ("a.b: was 1, is 2", "c: was absent, is 3")
+    assert left.not_as_found == ("a.b: was 1, is 2", "c: was not set, is 3")
     assert left.down == (NodeName("es1"),)
     world.meddle(Level.TRANSIENT, "c", "3")
     assert aftermath(world, before).not_as_found == ("a.b: was 1, is 2",)
-    assert aftermath(world, before).by_others == ("c: was absent, is 3",)
+    assert aftermath(world, before).by_others == ("c: was not set, is 3",)
 
 
 def test_the_aftermath_of_a_ring_tells_of_limits() -> None:

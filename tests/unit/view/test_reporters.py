@@ -99,7 +99,7 @@ def views() -> Iterator[tuple[str, object]]:
         seconds=1.0,
         settings_not_as_found=(),
         nodes_down=(),
-        settings_changed_by_others=("cluster.routing.allocation.enable: was absent, is none",),
+        settings_changed_by_others=("cluster.routing.allocation.enable: was not set, is none",),
         nodes_not_in_cluster=("es3",),
     )
     yield "a rehearsal with settings of others", rehearsed_lines(rehearsed, ())
