@@ -49,9 +49,11 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     assert " ago: its process is gone\n" in status
     assert f"NOT RESTORED: {left}; read from the cluster now; " in status
     assert "\na new restart of this cluster restores it first\n" in status
-    assert f"orchestrate resume {run}" in status.splitlines()[-1]
+    assert status.splitlines()[-1].startswith(f"    orchestrate restore {run}")
     assert f"NOT RESTORED: {left}\n" in console.run("history").out
-    page = Path(console.run("report").out.split(": ")[1].strip()).read_text()
+    said = console.run("report")
+    assert said.code == ExitCode.DONE, said.err
+    page = Path(said.out.removeprefix("report: ").strip()).read_text()
     assert "The run was killed: its process is gone. A new restart of this cluster restores first" in page
     assert "setting cluster.routing.allocation.enable (persistent)" in page
     assert cluster.settings["persistent"] == changed, "these commands only look"
@@ -80,4 +82,4 @@ def test_watching_shows_the_panel_until_the_kill(
     assert "0 of 3 nodes" in text
     assert "Ctrl-C" not in text, "it ends no run here"
     assert text.index(" ago: its process is gone") < text.index("NOT RESTORED: 5 settings, es2")
-    assert f"orchestrate resume {run}" in text[-300:]
+    assert f"orchestrate restore {run}" in text[-300:]
