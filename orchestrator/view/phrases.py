@@ -66,8 +66,12 @@ def _gated(state: RunState) -> str:
     predicates = [hold.predicate for hold in holds if hold.predicate != GATES_OPEN]
     if gates and not predicates:
         return f"{'gate' if len(gates) == 1 else 'gates'} {listed(gates, 3)} to open"
-    what = listed([*predicates, *(f"gate {gate}" for gate in gates)], 3) or "every predicate"
-    return f"{what} to allow the stop of {_names(state)}"
+    what = listed([*predicates, *(f"gate {gate}" for gate in gates)], 3)
+    return (
+        f"{what} to allow the stop of {_names(state)}"
+        if what
+        else f"the checks before the stop of {_names(state)}"
+    )
 
 
 def _merging(state: RunState) -> str:

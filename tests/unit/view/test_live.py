@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC
 from itertools import pairwise
 from typing import Any, TextIO
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 
 from orchestrator.engine.progress import LostStop, ShardTaken
@@ -507,3 +508,19 @@ def test_a_run_that_restores_says_what_it_restores() -> None:
     assert [type(line.at) for line in above(started, *listed, stop)] == [float], (
         "the first line names the run"
     )
+
+
+def test_a_resized_terminal_is_drawn_again() -> None:
+    """The lines above are written again, since the terminal has wrapped the old ones to an unknown number."""
+    out = io.StringIO()
+    console = console_on(out)
+    with LiveReporter(console, lambda: samples.t0 + 120, zone=UTC) as reporter:
+        reporter.events(samples.records([NodeRecovered(node=NodeName("es1"), seconds=70.0)]))
+        reporter.waiting(samples.run_state(), WAITS)
+        assert until(lambda: "To restore" in out.getvalue())
+        console.size = ConsoleDimensions(60, 20)
+        reporter.waiting(samples.run_state(), WAITS)
+        assert until(lambda: "To restore" in out.getvalue().partition("\x1b[2J")[2])
+    after = Text.from_ansi(out.getvalue().partition("\x1b[2J\x1b[H")[2]).plain
+    assert "08:00:01 UTC ✓ es1  back after 1m 10s" in after
+    assert max(map(cell_len, after.splitlines())) == 59
