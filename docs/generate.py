@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import typer
 
-from docs import configuration, explained, man_pages, witnesses
+from docs import configuration, explained, man_pages, pictures, witnesses
 from docs.explained import EXIT_MEANINGS, TERMS, all_entries, paragraph, what_to_do
 from orchestrator.cli.program import app
 from orchestrator.cli.work.explain import FILE
@@ -516,6 +516,7 @@ def main() -> None:
     FILE.write_text(explained.text())
     man_pages.write()
     witnesses.write()
+    pictures.write()
 
 
 if __name__ == "__main__":

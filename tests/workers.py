@@ -63,6 +63,7 @@ SLOW: Final = (
     "tests/unit/test_daemons.py",
     "tests/unit/test_riak_double.py",
     "tests/unit/test_workers.py",
+    "tests/unit/view/test_screens.py::test_every_screen_is_as_its_rules_say[30",  # 30 nodes, and 300
 )
 """Where the beginning of a name says that `make check` leaves the test to `make test`."""
 _EVERY_SECONDS: Final = 20.0

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import io
-import os
-import re
 from collections.abc import Callable
-from datetime import UTC
-from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.model.policy import Kind
-from orchestrator.view.above import Above
-from orchestrator.view.feed import Feed
+from docs import pictures
 from orchestrator.view.live import live_console
 from orchestrator.view.panel import panel
 from orchestrator.view.signs import ASCII, UNICODE, Glyphs
-from orchestrator.view.steps import Turns
-from orchestrator.view.text import time_of_day
 from tests.unit.view.moments import NAMES, Moment, moments
 
 Golden = Callable[[str, str], None]
 
 SIZES = ((60, 20), (80, 24), (120, 40), (200, 50))
 COUNTS = (3, 30, 300)
-PICTURE = Path(__file__).parents[3] / "docs" / "images" / "restart.svg"
 
 
 def _drawn(moment: Moment, width: int, height: int, *, colour: bool, glyphs: Glyphs = UNICODE) -> str:
@@ -86,25 +77,11 @@ def test_pictures_on_a_narrow_terminal(golden: Golden) -> None:
     golden("pictures/40x24-30.txt", "".join(f"{name}\n{drawn[name]}" for name in NAMES))
 
 
-def test_the_picture_of_the_documentation_is_of_today() -> None:
-    """The README shows it; with `ORCHESTRATE_REWRITE_GOLDEN=1` it is drawn again."""
-    moment, (width, height) = moments(3)["down"], (100, 30)
-    console = Console(
-        record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor"
-    )
-    turns, signs = Turns(moment.records), UNICODE
-    above = Above(Feed(), turns, Kind.ELASTICSEARCH)
-    for record in moment.records:
-        for line in above.lines([record]):
-            sign = signs.sign(line.sign) if line.sign else " "
-            words = f"{time_of_day(line.at, UTC)} ", sign, " ", (line.text, "bold" if line.bad else "")
-            console.print(Text.assemble(*words, no_wrap=True, overflow="ellipsis"))
-    console.print(panel(moment.screen, width - 1, height=height))
-    svg = console.export_svg(title="orchestrate restart --cluster prod")
-    svg = re.sub(r',\s*url\("https://[^"]*"\) format\("[^"]*"\)', "", svg)  # no font of another host
-    if os.environ.get("ORCHESTRATE_REWRITE_GOLDEN"):
-        PICTURE.write_text(svg, encoding="utf-8")
-    assert svg == PICTURE.read_text(encoding="utf-8")
+def test_the_pictures_of_the_documentation_are_of_today(subtests: pytest.Subtests) -> None:
+    for name, picture in pictures.PICTURES.items():
+        with subtests.test(name):
+            drawn = (pictures.FOLDER / name).read_text(encoding="utf-8")
+            assert pictures.drawn(picture) == drawn, "run: make docs"
 
 
 def test_no_color_loses_no_word() -> None:
