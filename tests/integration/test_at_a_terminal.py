@@ -185,15 +185,13 @@ def test_a_held_run_goes_on_once_its_cause_is_gone(
 ) -> None:
     lab = process_cluster(QUICKEST)
     before, me = prepare(lab), person_of(lab)
-    location = {"location": str(lab.directory / "snapshots" / "slow"), "max_snapshot_bytes_per_sec": "8kb"}
-    lab.client.ask("PUT", "/_snapshot/backup", {"type": "fs", "settings": location})
-    lab.client.ask("PUT", "/_snapshot/backup/nightly", {})
+    nowhere = {"number_of_shards": 1, "number_of_replicas": 1, "routing.allocation.require._name": "nowhere"}
+    lab.client.ask("PUT", "/stuck?wait_for_active_shards=0", {"settings": {"index": nowhere}})
     code, text = me.end(me.restart())
     assert code == HELD
-    assert "nightly" in text
+    assert "index stuck" in text
     assert truth(lab).lives == before.lives
-    lab.client.ask("DELETE", "/_snapshot/backup/nightly", seconds=120)
-    lab.client.ask("DELETE", "/_snapshot/backup")
+    lab.client.ask("DELETE", "/stuck")
     assert me.type(command_in(text))[0] == DONE
     assert_restarted_once(lab, before, nodes=TWO)
 
