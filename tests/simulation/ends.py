@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, Final
@@ -25,6 +26,7 @@ _NARROW: Final = 60
 _FEW: Final = 7
 """Nodes of a run whose end fits a small screen, whatever befell it."""
 _GROUP: Final[Any] = get_command(app)
+_CUT: Final = re.compile(r"and \d+ more")
 _OF_HELD: Final = frozenset({"restart", "upgrade", "post-bulk-index", "force-merge"})
 
 
@@ -55,8 +57,10 @@ def read(state: RunState, records: Sequence[Record], told: Sequence[Event]) -> S
     lines, small, narrow = (summary_lines(end, width) for width in (None, COLUMNS, _NARROW))
     assert lines[0].startswith(f"{SIGNS[end.exit_code in (0, 9)]} {end.cluster}: "), lines[0]
     assert len(state.nodes) > _FEW or end.merges or len(small) <= LINES, small
+    whole = {"\\", *" ".join(lines).split()}
     for shown in (small, narrow):
-        assert [word for line in shown for word in line.split() if word != "\\"] == " ".join(lines).split()
+        cut = {word for line in shown if _CUT.fullmatch(line.strip()) for word in line.split()}
+        assert {word for line in shown for word in line.split()} <= whole | cut, "a word is broken"
     assert not [line for line in narrow if len(line) > _NARROW and len(line.split()) > 1], narrow
     command = next_of(state)
     if not command:
