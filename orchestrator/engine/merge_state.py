@@ -73,13 +73,14 @@ class Merging:
         """Those that are due and not seen to their end, in order."""
         return tuple(one for one in self.indices.values() if one.pending or one.in_progress)
 
-    def left_by(self, resume: str) -> str:
-        """A note on merges that a run leaves behind, and the command that resumes it; empty for none."""
+    @property
+    def left_behind(self) -> str:
+        """A note on merges that a run leaves in progress; empty for none."""
         names = [one.target.index for one in self.in_progress]
         if not names:
             return ""
         them = ", ".join(names)
-        return f"; the merge of {them} continues in the cluster, and `{resume}` looks for it"
+        return f"; the merge of {them} continues in the cluster, and a resumed run looks for it"
 
     @property
     def begun(self) -> bool:

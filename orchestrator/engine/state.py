@@ -139,7 +139,7 @@ class RunState:
     @property
     def merges_left(self) -> str:
         """A note on merges that the run would leave behind now; empty for none."""
-        return self.merging.left_by(self.command("resume"))
+        return self.merging.left_behind
 
     @property
     def current(self) -> WaveBegun | None:

@@ -358,10 +358,7 @@ class Loop:
         return not self._unwritten
 
     def _give_up_on_the_journal(self) -> None:
-        reason = (
-            "the journal cannot be written: free space or repair the state file, then "
-            f"`{self.state.command('resume')}`"
-        )
+        reason = "the journal cannot be written: free space or repair the state file"
         down = run_phase(self.state.phase, Phase.STANDING_DOWN, why=reason)
         self._write([StandingDown(reason=reason, outcome=Outcome.FAILED), down], binding=True)
 

@@ -498,8 +498,7 @@ def _cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress
         return f"index {index.name} has no started copy any more, so that its merge cannot be counted"
     return (
         f"index {index.name}: the copy of shard {worst.shard.number} on {worst.node} has {worst.segments} "
-        f"segments after {one.asked} merges: see the log of {worst.node}, then "
-        f"`{situation.state.command('resume')}`"
+        f"segments after {one.asked} merges: see the log of {worst.node}"
     )
 
 
