@@ -46,6 +46,7 @@ from orchestrator.model.event import Event
 from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
+from orchestrator.steps import step_of_node, step_of_run
 from orchestrator.stores.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
 
 FOLDER: Final = Path(__file__).parent / "reference"
@@ -113,8 +114,8 @@ In other cases:
   `allocation.enable`; with `allocation_while_down: none` it is `disable_allocation`.
 """
 _PHASES: Final = """\
-Events, `status` and JSON name the phase of a run and of each of its nodes. `orchestrate explain PHASE` prints
-the same, and the phases that may follow.
+JSON names the phase of a run and of each of its nodes; text for people names the step. `orchestrate explain
+PHASE` prints the same, and the phases that may follow.
 
 ## A run
 
@@ -340,20 +341,27 @@ def phases() -> str:
     """What a run or a node does in each phase, and what ends it: what `explain` prints of each."""
     columns = ("waits for", "at most (`deadlines`)", "allocation may be disabled")
     of_run = [
-        (f"`{entry.names[0]}`", entry.text[0], *(dict(entry.facts)[name] for name in columns))
+        (
+            f"`{entry.names[0]}`",
+            step_of_run(entry.names[0]),
+            entry.text[0],
+            *(dict(entry.facts)[name] for name in columns),
+        )
         for entry in all_entries()
         if entry.kind == "phase of a run"
     ]
     of_nodes = [
-        (f"`{entry.names[0]}`", entry.text[0]) for entry in all_entries() if entry.kind == "phase of a node"
+        (f"`{entry.names[0]}`", step_of_node(entry.names[0]), entry.text[0])
+        for entry in all_entries()
+        if entry.kind == "phase of a node"
     ]
     return _page(
         "Phases",
         "orchestrator/view/phrases.py",
         _PHASES,
-        _table(("phase", "meaning", *columns), of_run),
+        _table(("phase", "step", "meaning", *columns), of_run),
         _NODE_PHASES,
-        _table(("phase", "meaning"), of_nodes),
+        _table(("phase", "step", "meaning"), of_nodes),
     )
 
 
