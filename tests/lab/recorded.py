@@ -22,7 +22,10 @@ _BAR: Final = re.compile(f"([{FULL}{HALF}]*)({EMPTY}*)")
 _SHORTEST_BAR: Final = 10
 """Characters; a rule or a sign that looks alike is shorter."""
 _TIME: Final = r"(?:\d+(?:\.\d+)?[dhms] ?)+"
-_LEFT: Final = re.compile(rf"(?:(?P<low>{_TIME})to )?(?P<high>{_TIME})(?:left|to go)\b")
+_LEFT: Final = re.compile(
+    rf"(?P<low>{_TIME})(?:to (?P<high>{_TIME}))?left\b"
+    rf"(?: \(\d\d:\d\d\), (?P<least>{_TIME})to (?P<most>{_TIME}))?"
+)
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _HELD: Final = re.compile(r"│ HELD\b")
 
@@ -80,7 +83,7 @@ class Bar:
 
     at: float
     share: float  # of it that is full
-    left: str  # the time left beside it, as it is written; empty without one
+    left: str  # the time left beside it, with its range, as it is written; empty without one
     held: bool  # whether the run waited for a hold to clear
 
 
@@ -117,13 +120,18 @@ def seconds_of(left: str) -> tuple[float, float]:
     """The shortest and the longest time left that this text allows."""
     found = _LEFT.search(left)
     assert found is not None, left
-    low, high = (
-        sum(
-            float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([dhms])", found[end] or "")
-        )
-        for end in ("low", "high")
-    )
-    return (low if found["low"] else high), high
+    least = found["least"] or found["low"]
+    return _seconds(least), _seconds(found["most"] or found["high"] or least)
+
+
+def _seconds(text: str) -> float:
+    return sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([dhms])", text))
+
+
+def _within(bar: Bar, end: float) -> str:
+    """Whether the time left, as it was shown, has what it took."""
+    low, high = seconds_of(bar.left) if bar.left else (0.0, 0.0)
+    return "within" if low <= end - bar.at <= high else ""
 
 
 class Recording:
@@ -186,7 +194,13 @@ class Recording:
         at = {share: begin + share * (end - begin) for share in (0.25, 0.5, 0.75)}
         looks = {share: min(self.bars, key=lambda bar: abs(bar.at - at[share])) for share in at}
         times = [
-            (f"{share:.0%}", f"{bar.share:.0%}", bar.left or "none", duration(end - bar.at))
+            (
+                f"{share:.0%}",
+                f"{bar.share:.0%}",
+                bar.left or "none",
+                duration(end - bar.at),
+                _within(bar, end),
+            )
             for share, bar in looks.items()
         ]
         signs = [
@@ -198,7 +212,7 @@ class Recording:
         return [
             f"{duration(end - begin)} of pictures; the bar stood still for {self.standstill():.1f} s at most",
             "",
-            *table(("OF THE TIME", "BAR", "LEFT", "IT TOOK"), times),
+            *table(("OF THE TIME", "BAR", "LEFT", "IT TOOK", ""), times),
             "",
             *table(("NODE", "SIGN", "AFTER ITS EVENT", ""), signs),
         ]

@@ -49,7 +49,12 @@ def steps(text: str) -> str:
 
 @pytest.mark.parametrize(
     ("text", "left"),
-    [("1m 0s to 1m 40s left", (60, 100)), ("about 4m 28s to go", (268, 268)), ("2h 5m left", (7500, 7500))],
+    [
+        ("1m 0s to 1m 40s left (08:46)", (60, 100)),
+        ("about 4m 28s left", (268, 268)),
+        ("about 4m 10s left (08:50), 10s to 25m 0s", (10, 1500)),
+        ("2h 5m left", (7500, 7500)),
+    ],
 )
 def test_the_time_left_is_read(text: str, left: tuple[float, float]) -> None:
     assert seconds_of(text) == left
