@@ -185,7 +185,8 @@ class LiveReporter:
         ascii_only = {} if self._glyphs.unicode else {ord(sign): plain for sign, plain in IN_ASCII.items()}
         text = Text(visible(line).translate(ascii_only))
         if line.startswith(tuple(SIGNS.values())):
-            text.stylize("green" if line.startswith(SIGNS[True]) else "bold red", 0, 1)
+            _sign, style = UNICODE.sign("done" if line.startswith(SIGNS[True]) else "failed")
+            text.stylize(style, 0, 1)
         text.highlight_words(["NOT RESTORED"], "bold")
         return text
 

@@ -45,7 +45,7 @@ _VERDICTS: Final = {
 
 _NOT_REACHED: Final = "NOT REACHED"
 
-_STYLES: Final = {"ok": "green", "DRIFT": "yellow", "UNKNOWN": "red", _NOT_REACHED: "red"}
+_BAD: Final = frozenset({"DRIFT", "UNKNOWN", _NOT_REACHED})
 
 _NOTHING: Final = "-"
 
@@ -119,14 +119,14 @@ def _mode(mode: ServiceMode) -> str:
 
 
 def grid(head: Row, rows: Sequence[Row]) -> Table:
-    """The same rows as a table for a terminal: cells wrap, verdicts have colours."""
+    """The same rows as a table for a terminal: cells wrap, bad verdicts are bold."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for name in head:
         table.add_column(name, overflow="fold")
     before = ""
     for row in rows:
         cells = [Text(visible(cell), overflow="fold") for cell in row]
-        cells[-1].stylize(_STYLES.get(row[-1].partition(":")[0], ""))
+        cells[-1].stylize("bold" if row[-1].partition(":")[0] in _BAD else "")
         if row[0] == before:
             cells[0] = Text("")  # a host's name is shown once
         before = row[0]

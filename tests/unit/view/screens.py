@@ -22,9 +22,14 @@ from rich.console import Console as TerminalConsole
 from rich.live import Live
 
 from orchestrator.cli import context, program
+from orchestrator.cli.options import Output
+from orchestrator.cli.work.tune import show_states
+from orchestrator.config.tuning import load_profile
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
+from orchestrator.hosts.tunables.registry import RULES
 from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, PhaseEntered, Record, RunStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Request
@@ -35,6 +40,7 @@ from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
+from orchestrator.simulation import tuning
 from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, SettingMeddled, StartsFail, Trip, What
 from orchestrator.view.live import LiveReporter, live_console
 from orchestrator.view.reporters import Reporters
@@ -48,6 +54,7 @@ from tests.unit.view.terminal import Answer, Device, Seen, device, seen
 
 SIZES: Final = ((60, 20), (80, 24), (120, 40))
 COUNTS: Final = (3, 30, 300)
+PROFILE: Final = Path(__file__).parents[3] / "configs" / "tuning" / "elasticsearch.yml"
 SPEED: Final = "indices.recovery.max_bytes_per_sec"
 ENABLE: Final = "cluster.routing.allocation.enable"
 
@@ -373,6 +380,15 @@ def _nothing_due(home: Home, made: Device) -> None:
     home.server.started = 1
 
 
+def _tuned(home: Home, made: Device) -> None:
+    """`tune check` where one host has drifted."""
+    world = world_of(home.nodes)
+    world.nodes[NodeName(_second(home.nodes))].kernel["vm.swappiness"] = "60"
+    found = tuning.read(world.nodes.values(), load_profile(PROFILE, rules=RULES))
+    with redirect_stdout(made.out):
+        show_states(found, context.context_of(Output.TEXT))
+
+
 def _typed(home: Home, made: Device, *words: str) -> None:
     home.keep()
     home.run(made, *words)
@@ -403,6 +419,7 @@ SCREENS: Final[Mapping[str, Makes]] = {
     "validate": _validated,
     "validate, two hosts not ready": lambda home, made: _validated(home, made, bad=2),
     "validate after a kill": lambda home, made: _validated(home, made, left=True),
+    "tune check": _tuned,
     "rehearse": lambda home, made: _rehearsed(home, made, 0),
     "rehearse, mishaps": lambda home, made: _rehearsed(home, made, 1),
 }

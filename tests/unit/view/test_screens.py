@@ -64,8 +64,16 @@ READABLE: Final = 4.5
 VISIBLE: Final = 3.0
 """The same on a palette's own background: no colour is READABLE on white and on Solarized's."""
 
-NOT_YET: Final = ("plan after", "question after", "summary, nothing", "status, failed", "rehearse")
-"""Screens, by the beginning of their names, in which a word breaks yet: their notes are not wrapped."""
+NOT_YET: Final = (
+    "plan after",
+    "question after",
+    "question, held",
+    "summary, nothing",
+    "status, failed",
+    "rehearse",
+    "tune check",
+)
+"""Screens, by the beginning of their names, in which a word breaks yet: notes and columns that are narrow."""
 
 
 @pytest.fixture(scope="module", params=COUNTS)
