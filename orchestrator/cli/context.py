@@ -32,11 +32,12 @@ from orchestrator.runtime.database import Access, named_state
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.untrusted import visible
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Reporters, json_line
 from orchestrator.view.summary import SIGNS, Summary, refusal_object, summary
-from orchestrator.view.text import printed
+from orchestrator.view.text import printed, wrapped
 from orchestrator.view.unit_status import SOCKET, UnitStatus
 
 
@@ -67,8 +68,10 @@ class Context:
         self.out.write(printed(lines, self.out))
 
     def note(self, *lines: str) -> None:
-        """Write lines that are no result; never on standard output."""
-        self.err.write(printed(lines, self.err))
+        """Write lines that are no result; never on standard output. A terminal's are wrapped."""
+        width = shutil.get_terminal_size().columns if self.err.isatty() else None
+        parts = (part for line in lines for part in wrapped(visible(line), width))
+        self.err.write(printed(parts, self.err))
 
     def say_json(self, payload: Mapping[str, object], *, run: str | None = None) -> None:
         """Write one line of `--output json`."""

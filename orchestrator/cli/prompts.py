@@ -30,7 +30,7 @@ from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.summary import SIGNS
-from orchestrator.view.text import counted, nodes_of, size
+from orchestrator.view.text import counted, nodes_of, size, wrapped
 
 _REQUESTS: Final[Mapping[Request, str]] = {
     Request.PAUSE: "pause after the current wave or merges",
@@ -273,8 +273,15 @@ def agreed(text: str, context: Context) -> bool:
     Raises:
         typer.Abort: Ctrl-C.
     """
+    width = context.columns
+    *before, last = wrapped(visible(text), width and width - len(_ANSWERS), then="")
+    context.say(*before)
     with _on_its_line(context):
-        return typer.confirm(visible(text))
+        return typer.confirm(last)
+
+
+_ANSWERS: Final = " [y/N]: "
+"""What stands behind a question."""
 
 
 _Taken = TypeVar("_Taken")

@@ -188,7 +188,8 @@ def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: R
     if asked := asked_in_words(state):
         rows.append(("Asked", asked))
     lines = [line for label, text in rows for line in _row(label, text, reader.width)]
-    lines += [f"! {one_line(trouble)}" for trouble in Screen(state, None, now=now).trouble]
+    for trouble in Screen(state, None, now=now).trouble:
+        lines += wrapped(one_line(trouble), reader.width, first="! ", then="  ")
     lines += _start_failures(state)
     if state.message:
         lines += _row("Why", one_line(state.message, _LONGEST), reader.width)

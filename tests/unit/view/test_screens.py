@@ -64,16 +64,8 @@ READABLE: Final = 4.5
 VISIBLE: Final = 3.0
 """The same on a palette's own background: no colour is READABLE on white and on Solarized's."""
 
-NOT_YET: Final = (
-    "plan after",
-    "question after",
-    "question, held",
-    "summary, nothing",
-    "status, failed",
-    "rehearse",
-    "tune check",
-)
-"""Screens, by the beginning of their names, in which a word breaks yet: notes and columns that are narrow."""
+NOT_YET: Final = ("tune check",)
+"""Screens that are not as they should be: its columns break names, and what is as wanted is shown in full."""
 
 
 @pytest.fixture(scope="module", params=COUNTS)
