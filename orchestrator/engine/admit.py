@@ -23,6 +23,7 @@ from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import machines_of, next_wave
+from orchestrator.formats import duration
 from orchestrator.holds import GATES_OPEN
 from orchestrator.model.action import SetReplicas
 from orchestrator.model.cluster import NodeName
@@ -258,11 +259,11 @@ def held_too_long(situation: Situation, refused: tuple[Hold, ...]) -> str | None
     state, others = situation.state, of_predicates(refused)
     late = situation.over(limits.HOLD)
     if (others or not refused) and late is not None:
-        return f"held for {late:.0f} s by {hold_in_brief(others[0]) if others else 'no reading'}"
+        return f"held for {duration(late)} by {hold_in_brief(others[0]) if others else 'no reading'}"
     closed = closed_gates(state, situation.seen) if gates_are_asked(state) else ()
     late = situation.over(limits.GATE)
     if closed and late is not None:
-        return f"held for {late:.0f} s by {hold_in_brief(closed[0])}"
+        return f"held for {duration(late)} by {hold_in_brief(closed[0])}"
     too_long = _called_off_too_long(situation)
     return f"{too_long}; now held by {hold_in_brief(refused[0])}" if too_long and refused else too_long
 
@@ -299,7 +300,7 @@ def _called_off_too_long(situation: Situation) -> str | None:
     if late is None:
         return None
     why = "the journal has the predicates and the refused commands"
-    return f"every wave was called off before its stop for {late:.0f} s ({why})"
+    return f"every wave was called off before its stop for {duration(late)} ({why})"
 
 
 def failed_before(situation: Situation, failed: Sequence[NodeProgress]) -> Decision | None:

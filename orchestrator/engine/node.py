@@ -19,6 +19,7 @@ from orchestrator.engine.progress import Mark, NodeProgress
 from orchestrator.engine.sight import lives_on, sight
 from orchestrator.engine.situation import RETRY_SECONDS, NodeStep, Situation
 from orchestrator.errors import SafetyViolation
+from orchestrator.formats import duration
 from orchestrator.model.action import StartNode, StopNode
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
@@ -170,7 +171,7 @@ def _to_stopped(situation: Situation, node: NodeProgress) -> NodeStep:
     if late is None:
         return _WAIT
     why = (
-        f"{node.name} did not stop within {late:.0f} s: its service has ended"
+        f"{node.name} did not stop within {duration(late)}: its service has ended"
         f" ({_said(situation, node)}), and the cluster still has its process"
     )
     return NodeStep(flip=why, overdue=True)
@@ -229,7 +230,7 @@ def _start(situation: Situation, node: NodeProgress) -> NodeStep:
     theirs = situation.state.left_to_successor(node.name)
     unseen = situation.state.process.deposed is not None and not away
     if late is not None and ((unseen and not theirs) or node.start_sent >= node.since):
-        why = f"it did not start within {late:.0f} s: {_said(situation, node)}"
+        why = f"it did not start within {duration(late)}: {_said(situation, node)}"
         return _fail(node, why, overdue=True)
     if theirs or unseen:
         return _WAIT
@@ -277,14 +278,14 @@ def _await(situation: Situation, node: NodeProgress, move: Move) -> NodeStep:
 def _did_not_stop(situation: Situation, node: NodeProgress, seconds: Seconds) -> str:
     failure = situation.state.failure_of(StopNode(node=node.name))
     said = failure.reason if failure else _said(situation, node)
-    return f"{node.name} did not stop within {seconds:.0f} s ({said}): a start is queued behind its stop"
+    return f"{node.name} did not stop within {duration(seconds)} ({said}): a start is queued behind its stop"
 
 
 def _did_not_join(situation: Situation, node: NodeProgress, seconds: Seconds) -> str:
     member = situation.member(node.name) is not None
     lacks = "is not a member with a new process" if member else "is not a member of the cluster"
     runs = f"its service runs ({_said(situation, node)})"
-    return f"{runs}, and the node {lacks} after {seconds:.0f} s{_stranger(situation)}"
+    return f"{runs}, and the node {lacks} after {duration(seconds)}{_stranger(situation)}"
 
 
 def _stranger(situation: Situation) -> str:
@@ -301,24 +302,26 @@ _AWAITS: Final[Mapping[Move, _Await]] = {
     Move.AWAIT_DOUBT: _Await(
         limit=limits.STOPPING,
         says=lambda situation, node, seconds: (
-            f"{node.name} is still stopping after {seconds:.0f} s: {_said(situation, node)}"
+            f"{node.name} is still stopping after {duration(seconds)}: {_said(situation, node)}"
         ),
     ),
     Move.AWAIT_HOST: _Await(
         limit=limits.HOST,
-        says=lambda _situation, _node, seconds: f"its work could not continue for {seconds:.0f} s",
+        says=lambda _situation, _node, seconds: f"its work could not continue for {duration(seconds)}",
         enter=NodePhase.STARTING,
     ),
     Move.AWAIT_START: _Await(
         limit=limits.START_IN_DOUBT,
-        says=lambda situation, node, seconds: f"it is not up after {seconds:.0f} s: {_said(situation, node)}",
+        says=lambda situation, node, seconds: (
+            f"it is not up after {duration(seconds)}: {_said(situation, node)}"
+        ),
         enter=NodePhase.FAILED,
     ),
     Move.AWAIT_JOIN: _Await(limit=limits.JOIN, says=_did_not_join, enter=NodePhase.FAILED),
     Move.AWAIT_RETURN: _Await(
         limit=limits.BACK,
         says=lambda _situation, node, seconds: (
-            f"{node.name} has been absent for {seconds:.0f} s after it had rejoined"
+            f"{node.name} has been absent for {duration(seconds)} after it had rejoined"
         ),
     ),
 }

@@ -34,7 +34,7 @@ from orchestrator.engine.situation import (
     wait,
 )
 from orchestrator.engine.state import RunState
-from orchestrator.formats import listed
+from orchestrator.formats import duration, listed
 from orchestrator.model.action import Moment, RetryFailed, RunHook
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
@@ -189,7 +189,7 @@ def await_seen_again(situation: Situation, names: Iterable[NodeName]) -> Decisio
     """Wait until a reading shows these nodes: nothing else can say that nothing is left to do for them."""
     away, late = tuple(names), situation.over(limits.SEEN_AGAIN)
     if late is not None:
-        reason = f"{', '.join(away)}: not seen in the cluster for {late:.0f} s"
+        reason = f"{', '.join(away)}: not seen in the cluster for {duration(late)}"
         return stand_down(situation.state, reason, limits.SEEN_AGAIN.ends)
     return wait(situation.now, f"{listed(away)} to be back", seconds=1.0)
 

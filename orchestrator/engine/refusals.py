@@ -13,6 +13,7 @@ from typing import Final
 from orchestrator.engine import limits
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import RunState
+from orchestrator.formats import duration
 from orchestrator.model.action import (
     Action,
     ClearVotingExclusions,
@@ -60,7 +61,7 @@ def too_long(situation: Situation) -> str | None:
     found, late = situation.state.process.refused, situation.over(limits.REFUSED)
     if found is None or late is None:
         return None
-    return f"{found.refusal.sentence}, for {late:.0f} s; the lease of the run runs out by itself"
+    return f"{found.refusal.sentence}, for {duration(late)}; the lease of the run runs out by itself"
 
 
 def _restores(action: Action) -> bool:

@@ -39,7 +39,7 @@ from orchestrator.engine.situation import (
 from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.engine.work import one_a_machine
 from orchestrator.errors import SafetyViolation
-from orchestrator.formats import listed
+from orchestrator.formats import duration, listed
 from orchestrator.model.action import Purpose, StopNode
 from orchestrator.model.cluster import NodeName, ShardCopy
 from orchestrator.model.event import (
@@ -235,7 +235,7 @@ def out_of_time(situation: Situation) -> Decision | None:
     state, timeout = situation.state, situation.over(limits.TIMEOUT)
     if timeout is None:
         return None
-    reason = f"--timeout of {timeout:.0f} s ran out{state.merges_left}"
+    reason = f"--timeout of {duration(timeout)} ran out{state.merges_left}"
     return stand_down(state, reason, limits.TIMEOUT.ends)
 
 
@@ -255,7 +255,7 @@ def disabled_too_long(situation: Situation) -> Decision | None:
     then = f"it is enabled now, and the cluster rebuilds elsewhere {held}"
     lost = state.process.refused
     now_or_later = then if lost is None else f"it cannot be enabled, {lost.refusal.sentence}"
-    reason = f"allocation was disabled for {withheld_for:.0f} s: {now_or_later}"
+    reason = f"allocation was disabled for {duration(withheld_for)}: {now_or_later}"
     return stand_down(state, reason, limits.WITHHELD.ends)
 
 
@@ -402,7 +402,7 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
     ]
     names = ", ".join(named)
     if late is not None:
-        reason = f"{names}: not back in the cluster within {late:.0f} s"
+        reason = f"{names}: not back in the cluster within {duration(late)}"
         return stand_down(state, reason, limits.REJOIN.ends, overdue=[*away, *lacking])
     broken = (GoodReading(count=0, why=f"{names} not back"),) if state.in_phase.good_readings else ()
     return wait(
@@ -454,7 +454,7 @@ def await_copies(situation: Situation) -> Decision:
     if late is not None:
         names = ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5])
         what = names or unsettled or ", ".join(absent) or "the cluster cannot be read"
-        reason = f"not recovered within {late:.0f} s: {what}"
+        reason = f"not recovered within {duration(late)}: {what}"
         return stand_down(state, reason, limits.RECOVERY.ends)
     return _recovering(situation, missing, unsettled, absent)
 

@@ -26,6 +26,7 @@ from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.sight import sight
 from orchestrator.engine.situation import NodeStep, Retry, Situation
 from orchestrator.engine.state import RunState
+from orchestrator.formats import duration
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, RunInstall, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Event, WorkDone
@@ -115,7 +116,7 @@ def _install(situation: Situation, node: NodeProgress, number: int) -> NodeStep:
         late = situation.over(limits.INSTALL, node)
         if late is None:
             return _WAIT
-        return NodeStep(flip=f"{_step(node)} still runs after {late:.0f} s", overdue=True)
+        return NodeStep(flip=f"{_step(node)} still runs after {duration(late)}", overdue=True)
     return _begin(situation, node, number, upgrade)
 
 
@@ -372,4 +373,4 @@ def reboot_overdue(situation: Situation, node: NodeProgress) -> str | None:
     late = situation.over(limits.EFFECT, node)
     if late is None or situation.rebooted(node):
         return None
-    return f"the host of {node.name} is not back with another boot id after {late:.0f} s"
+    return f"the host of {node.name} is not back with another boot id after {duration(late)}"

@@ -87,7 +87,7 @@ def test_a_node_that_fails_to_start_spares_its_zone_neighbour(scene_on: SceneOn,
 def test_a_host_that_hangs_in_stop_has_a_start_queued_behind_it(scene_on: SceneOn) -> None:
     scene = scene_on()
     scene.overlay(scene.victim, "ExecStop=/bin/sleep 25")
-    assert "did not stop within 8 s" in scene.restart(code=4, deadlines={"stop": "8s"})
+    assert "did not stop within 8s" in scene.restart(code=4, deadlines={"stop": "8s"})
     assert scene.left() == "nothing"
     assert scene.restarted() <= {scene.victim}
     scene.repair(scene.victim)
@@ -103,7 +103,7 @@ def test_a_stop_that_leaves_the_process_is_followed_by_no_work(scene_on: SceneOn
     hook = {"run": "echo now >/tmp/hook-runs"}
     said = scene.restart(code=4, hooks={"while_stopped": [hook]}, deadlines={"stop": "8s"})
     assert re.search(
-        rf"{victim} did not stop within 8 s: its service has ended \(.*the cluster still has", said
+        rf"{victim} did not stop within 8s: its service has ended \(.*the cluster still has", said
     )
     assert not exists(cluster, victim, "/tmp/hook-runs")
     assert scene.restarted() == set()

@@ -151,7 +151,7 @@ FAULTS = {
         faults={"start": "loops-down"},
         deadlines={"start": "10s"},
         code=FAILED,
-        says="did not start within 10 s",
+        says="did not start within 10s",
         left="start",
         retry=True,
     ),
@@ -168,7 +168,7 @@ FAULTS = {
         faults={"stop": "hangs"},
         deadlines={"stop": "10s"},
         code=FAILED,
-        says="did not stop within 10 s",
+        says="did not stop within 10s",
         left="stop",
     ),
 }
@@ -226,7 +226,7 @@ def test_behind_a_stop_that_hangs_in_systemd_a_start_is_queued(
     once = {**before, host: before[host] + 1}
     with stop_limit(lab, host, 1200 if outlasts else 20):
         lines = operator.orchestrate("restart", *only(host), code=FAILED)
-        assert "did not stop within 10 s" in told(lines)
+        assert "did not stop within 10s" in told(lines)
         assert set(lab.limits().values()) == {2}
         lab.faults(host)
         if outlasts:

@@ -41,7 +41,7 @@ from orchestrator.engine.situation import (
     stand_down,
     wait,
 )
-from orchestrator.formats import listed, size
+from orchestrator.formats import duration, listed, size
 from orchestrator.model.action import (
     Action,
     Flush,
@@ -109,7 +109,7 @@ def index_is_not_written(question: Question) -> Iterator[Finding]:
     elif what := written(merging, index):
         seconds = question.observation.at - merging.writes_at
         evidence = (
-            f"is still written: {what} in {seconds:.0f} s; a merge is for "
+            f"is still written: {what} in {duration(seconds)}; a merge is for "
             "an index that is no longer written: end the load first, or take it with `--allow-writes`"
         )
         yield f"index {index.name}", evidence
@@ -457,7 +457,7 @@ def _see_to_the_end(situation: Situation, policy: MergePolicy, merges: list[_Mer
     for merge in merges:
         one, index, action = merge.one, merge.index, merge.next_step
         if merge.is_late:
-            why = f"the merge of {one.target.index} has not ended within {policy.deadline:.0f} s"
+            why = f"the merge of {one.target.index} has not ended within {duration(policy.deadline)}"
             return stand_down(state, why + state.merges_left, limits.MERGE.ends)
         if index is None or action is None:
             continue  # nothing to send
@@ -603,7 +603,7 @@ def _held(
     news = unrecorded(situation, refused)
     unseen = next((merge.one.target.index for merge in merges if merge.is_late), None)
     if unseen is not None:
-        limit = f"{policy.deadline:.0f} s"
+        limit = duration(policy.deadline)
         why = f"the merge of {unseen} has not been seen to end within {limit}, held by "
         return stand_down(state, why + hold_in_brief(refused[0]) + left, Outcome.FAILED, *news)
     if again or all(merge.is_to_be_repeated for merge in merges):
@@ -661,7 +661,7 @@ def _progress(situation: Situation, bulk: BulkView, most: int) -> str:
         done += counts if one.asked_at is not None else 0
     asked = [one.asked_at for one in merging.indices.values() if one.asked_at is not None]
     spent = situation.now - min(asked, default=situation.now)
-    rest = f", about {left / (done / spent):.0f} s left" if done and spent > 0 else ""
+    rest = f", about {duration(left / (done / spent))} left" if done and spent > 0 else ""
     ended = sum(one.ended for one in due)
     return f"{names or 'merges'}; {ended} of {len(due)} indices merged, {size(there)} of {size(total)}{rest}"
 

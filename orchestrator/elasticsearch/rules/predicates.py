@@ -564,7 +564,7 @@ def pending_tasks_drained(question: Question) -> Iterator[Finding]:
     if isinstance(health, Unknown):
         yield "pending tasks", health
     elif health.oldest_task > OLDEST_TASK_SECONDS:
-        yield "pending tasks", f"{health.pending_tasks} wait, the oldest for {health.oldest_task:.0f} s"
+        yield "pending tasks", f"{health.pending_tasks} wait, the oldest for {duration(health.oldest_task)}"
 
 
 # The list ------------------------------------

@@ -44,6 +44,7 @@ from typing import Final
 
 from orchestrator.engine.predicates import Finding, Question, evidence_of
 from orchestrator.engine.state import RunState
+from orchestrator.formats import duration
 from orchestrator.model.action import ForceHandoff, SettingChange, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import BaselineRecorded, Event, FallbacksHome, RunStarted
@@ -552,7 +553,7 @@ def _not_forced(state: RunState, now: Instant) -> str | None:
         return None if passing else f"it could not be forced: {failure.reason}"
     if once or waited <= _LEEWAY_SECONDS:
         return None
-    return f"it was never forced in the {waited:.0f} s until it was done"
+    return f"it was never forced in the {duration(waited)} until it was done"
 
 
 def _slow_timers(state: RunState, settings: SettingsView) -> dict[NodeName, str]:
@@ -649,20 +650,20 @@ def usual_restart(seen: Observation, policy: Policy) -> Usual:
         likely = low + _HASTENED_SECONDS
         return Usual(
             node=Prediction(low=low, likely=likely, high=likely + _INACTIVE_SECONDS),
-            rests_on=f"hastened handoff: {ticks:.0f} s to start the vnodes of a ring of {size} partitions, "
-            f"{_UP_AGAIN_SECONDS:.0f} s to stop and start; large data takes longer",
+            rests_on=f"hastened handoff: {duration(ticks)} to start the vnodes of a ring of {size} "
+            f"partitions, {duration(_UP_AGAIN_SECONDS)} to stop and start; large data takes longer",
         )
     rolling = ticks * TICK_SECONDS
     low = _UP_AGAIN_SECONDS + rolling + _INACTIVE_SECONDS
     likely = low + _INACTIVE_SECONDS
     ring = "a ring of" if read else "the usual ring of"
-    idle = f"{_INACTIVE_SECONDS:.0f} to {2 * _INACTIVE_SECONDS:.0f} s"
+    idle = f"{duration(_INACTIVE_SECONDS)} to {duration(2 * _INACTIVE_SECONDS)}"
     return Usual(
         # A handoff that is refused at the transfer limit waits once more, as long as the first time.
         node=Prediction(low=low, likely=likely, high=likely + 2 * 2 * _INACTIVE_SECONDS),
-        rests_on=f"Riak's default timers: {rolling:.0f} s to start the vnodes of {ring} {size} partitions, "
-        f"{idle} without a message until a vnode hands off, {_UP_AGAIN_SECONDS:.0f} s to stop and start; "
-        "large data takes longer",
+        rests_on=f"Riak's default timers: {duration(rolling)} to start the vnodes of {ring} {size} "
+        f"partitions, {idle} without a message until a vnode hands off, {duration(_UP_AGAIN_SECONDS)} to "
+        "stop and start; large data takes longer",
         instead=f"handoff is not hastened: {never}" if never is not None else "",
     )
 

@@ -102,9 +102,9 @@ SCENES: Final = (
             lives={f"es{n}": 1 for n in (1, 2, 3)}, sent={"stop": 0})
         for what, befalls, hold, gate, said in (
             ("closed for good", [first(_shut(None))], 60.0, 600.0,
-                "held for 600 s by gates_open (rabbitmq_queue ingest"),
+                "held for 10m 0s by gates_open (rabbitmq_queue ingest"),
             ("closed beside a snapshot, whose limit is over first", [first(_shut(None)), _snapshot(None)],
-                240.0, 3600.0, "held for 240 s by no_run"),
+                240.0, 3600.0, "held for 4m 0s by no_run"),
         )
     ),
     Scene(name="gates: asked every five seconds while one is closed", wanted=_gated(3600.0, 600.0),
@@ -129,7 +129,7 @@ SCENES: Final = (
         events={"alerts_at_start": 1, "gate_closed": 1, "gate_opened": 1}),
     Scene(name="alertmanager: an alert that a person accepts no longer holds the run",
         wanted=WATCHED, befalls=[at("stop", _fires(None))], ends=HELD, lives={},
-        says="held for 1200 s by gates_open (alertmanager): 1 alert fires: DiskFull",
+        says="held for 20m 0s by gates_open (alertmanager): 1 alert fires: DiskFull",
         then=[resume(ends=HELD), resume(accept_alerts=["DiskFull"])], events={"alerts_at_start": 1}),
     Scene(name="gates: not asked while nodes are down", wanted=_gated(3600.0, 600.0),
         shows=partial(_asked_at_most, 3 * 6)),

@@ -66,7 +66,7 @@ SCENES: Final = (
         befalls=[refused("force_merge", times=99)], ends=FAILED, lives=UNTOUCHED, sent={"stop": 0}),
     Scene(name="force_merge.deadline: what continues in the cluster is said", of=loaded,
         wanted=_wanted(deadline=2.0), ends=FAILED, lives=UNTOUCHED,
-        says=("the merge of posts-", "has not ended within 2 s", "continues in the cluster")),
+        says=("the merge of posts-", "has not ended within 2s", "continues in the cluster")),
     Scene(name="index_is_not_written: held before any merge", of=loaded, wanted=_wanted(),
         befalls=[first(WRITES)], ends=HELD, sent=NOTHING, lives=UNTOUCHED,
         says=("index_is_not_written (index posts-2): is still written", "--allow-writes")),

@@ -172,7 +172,7 @@ _UNREAD: Final = (
             hooks=Hooks(after_recovery=(Hook(run="first {node}"), Hook(run="second {node}")))
         ),
         befalls=[at("hook_after_recovery", mishaps.Unreadable(seconds=1e6), after=0.1)],
-        ends=NOT_RESTORED, says="es2: not seen in the cluster for 600 s", then=[_readable, resume()],
+        ends=NOT_RESTORED, says="es2: not seen in the cluster for 10m 0s", then=[_readable, resume()],
         shows=lambda played: len(played.simulation.hosts.hooks) == 6),
     Scene(name="Unreadable in a stand down: no hook runs unseen, and a resume runs them",
         wanted=policy(hooks=POOL),

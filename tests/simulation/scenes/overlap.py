@@ -274,7 +274,7 @@ SCENES: Final = (
     Scene(name="overlap_recovery: a recovery that never ends has deadlines.recover",
         of=slow, wanted=overlapped(deadlines=Deadlines(recover=1800.0)),
         befalls=[at("start", mishaps.AllocationsFail(index="logs", times=1000))], ends=HELD,
-        says="not recovered within 1800 s"),
+        says="not recovered within 30m 0s"),
     Scene(name="overlap_recovery: a recovery that begins sends the run from the gates back to waiting",
         of=slow, wanted=overlapped(), befalls=[at("start", SNAPSHOT, after=5.0)],
         prepares=_on_its_way_again, lives={}, shows=_back_to_waiting),

@@ -195,7 +195,7 @@ _RUNS: Final = (
         then=[lambda played: world_of(played).limits[TWO] == 4, _start_four, resume()]),
     ring("riak: vnodes that never run are not counted as back, though `/ping` answers",
         of=_half_running, wanted=riak_policy(deadlines=Deadlines(rejoin=300.0)), ends=FAILED,
-        says=f"{TWO} (5 of its 13 vnodes run): not back in the cluster within 300 s",
+        says=f"{TWO} (5 of its 13 vnodes run): not back in the cluster within 5m 0s",
         events={"good_reading": 0}, lives={ONE: 1, THREE: 1, FOUR: 1, FIVE: 1}),
     ring("riak: a service that no peer sees is not counted as back",
         prepares=lambda played: ServiceNeverUp(node=TWO).on_ring(world_of(played)), ends=None,
@@ -209,7 +209,7 @@ _RUNS: Final = (
     ),
     ring("riak: what is never handed off holds the run at deadlines.recover",
         of=partial(_idle, float("inf")), wanted=riak_policy(deadlines=Deadlines(recover=600.0)),
-        ends=HELD, says=("not recovered within 600 s: transfers by", "waiting to be handed off"),
+        ends=HELD, says=("not recovered within 10m 0s: transfers by", "waiting to be handed off"),
         lives={ONE: 1, THREE: 1, FOUR: 1, FIVE: 1}),
     *(
         ring(f"all_members_up: a node that is down at the start holds the run, without {off or 'none'}",

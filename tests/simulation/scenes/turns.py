@@ -130,7 +130,7 @@ AUTOMATON: Final = (
         verbs={ES2: ["before_stop", "after_recovery"]}),
     Scene(name="StopHangs: the run stands down at deadlines.stop, and starts the node once it is gone",
         wanted=BRIEF, befalls=[first(mishaps.StopHangs(node=ES2, repaired_after=80.0))], ends=FAILED,
-        says="es2 did not stop within 60 s"),
+        says="es2 did not stop within 1m 0s"),
     Scene(name="HostCutOff in STOPPED: started after half a minute, and the hook is owed",
         wanted=OWED, befalls=[at("stop", mishaps.HostCutOff(node=ES2, seconds=45.0), ES2, after=2.0)],
         shows=_installed_once),

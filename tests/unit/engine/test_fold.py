@@ -439,7 +439,7 @@ def test_a_refused_install_keeps_the_step_that_was_lost_before() -> None:
 
 def test_what_held_the_run_is_known_until_it_is_resumed() -> None:
     hold = Hold(predicate="cluster_not_red", subject="cluster", evidence="red")
-    down = StandingDown(reason="held for 1 s", outcome=Outcome.HELD)
+    down = StandingDown(reason="held for 1s", outcome=Outcome.HELD)
     state = _after(_state(), hold, down, run_phase(Phase.PREPARING, Phase.STANDING_DOWN))
     assert (state.in_phase.holds, state.process.held_by) == ((), (hold,))
     assert _after(state, RESUMED).process.held_by == ()

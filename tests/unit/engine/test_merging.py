@@ -126,7 +126,7 @@ def test_what_the_rules_say_against_a_merge(subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, BulkIndex, dict[str, Any], str]] = [
         ("none", posts, {}, ""),
         ("written", writes, {"first": posts.writes},
-         "index_is_not_written: index posts: is still written: sequence numbers went from 99 to 149 in 10 s"),
+         "index_is_not_written: index posts: is still written: sequence numbers went from 99 to 149 in 10s"),
         ("no numbers", replace(posts, writes=Writes(operations=101, sequence=None)), {"first": unnumbered},
          "1 documents were indexed or deleted"),
         ("counted anew", fewer, {"first": posts.writes}, ""),

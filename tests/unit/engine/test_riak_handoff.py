@@ -341,7 +341,7 @@ def test_what_was_not_hastened_is_told_when_the_wave_is_done(subtests: pytest.Su
         ("just accepted", _after(once, *FAILS), SEEN, SHORT, 110.0, None),
         ("accepted long ago", _after(once, *FAILS), SEEN, SHORT, 140.0, "sudo refuses it"),
         ("soon over", RING, SEEN, SHORT, 60.0, None),
-        ("never forced", RING, SEEN, SHORT, 75.0, "it was never forced in the 75 s until it was done"),
+        ("never forced", RING, SEEN, SHORT, 75.0, "it was never forced in the 1m 15s until it was done"),
         ("forced", _after(RING, *ACCEPTED), SEEN, SHORT, 200.0, None),
     ]:
         with subtests.test(what):

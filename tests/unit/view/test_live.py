@@ -155,7 +155,7 @@ def views() -> Iterator[tuple[str, object]]:
         )
         yield "a run that stands down", picture(Screen(state, WAITS, now=now), 132)
     yield "a merge that continues", lines_of(merging)
-    long = "allocation was disabled for 1800 s: " + "x" * 120
+    long = "allocation was disabled for 30m 0s: " + "x" * 120
     held = StandingDown(reason=f"held by {long}", outcome=Outcome.HELD, names_hold=True)
     yield "a reason is cut only if a hold has it", lines_of(replace(failed, reason=long), held)
     key, level = "cluster.routing.allocation.enable", Level.PERSISTENT

@@ -63,7 +63,7 @@ def failed(action: StopNode, *, in_doubt: bool = False) -> ActionFailed:
     return ActionFailed(action=action, reason="reset by peer", in_doubt=in_doubt)
 
 
-DOWN: Final = StandingDown(reason="es2 did not stop within 600 s", outcome=Outcome.FAILED)
+DOWN: Final = StandingDown(reason="es2 did not stop within 10m 0s", outcome=Outcome.FAILED)
 LOST: Final = LeaseLost(reason="no refresh")
 SILENT: Final = FellSilent(nodes=(ES2,), seconds=5.0)
 KEPT: Final = SettingRestored(
@@ -80,7 +80,7 @@ def test_a_mishap_led_to_the_gravest_of_its_events(subtests: pytest.Subtests) ->
             [(1, held("es2")), (2, SecondFailure(what="es2 left")), (2, DOWN)],
             "the run stood down, as it must after a second failure",
         ),
-        ([(1, failed(stop)), (2, DOWN)], "the run stood down: es2 did not stop within 600 s"),
+        ([(1, failed(stop)), (2, DOWN)], "the run stood down: es2 did not stop within 10m 0s"),
         (
             [(1, PhaseEntered(node=ES2, from_="starting", to="failed", why="no start"))],
             "es2 failed: no start",
