@@ -190,7 +190,9 @@ def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: R
     lines = [line for label, text in rows for line in _row(label, text, reader.width)]
     for trouble in Screen(state, None, now=now).trouble:
         lines += wrapped(one_line(trouble), reader.width, first="! ", then="  ")
-    lines += _start_failures(state)
+    for line in _start_failures(state):
+        text = line.lstrip()
+        lines += wrapped(text, reader.width, first=line[: len(line) - len(text)])
     if state.message:
         lines += _row("Why", one_line(state.message, _LONGEST), reader.width)
     return lines
