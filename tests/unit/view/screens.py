@@ -406,7 +406,6 @@ SCREENS: Final[Mapping[str, Makes]] = {
     "question after a kill": lambda home, made: _after_a_kill(home, made, "restart"),
     **{f"live, {name}": partial(_live, name=name) for name in (*NAMES, *SITUATIONS)},
     **{f"summary, {how}": partial(_summary, how=how) for how in OUTCOMES},
-    "summary, nothing to do": _nothing_due,
     "status, a wave in progress": lambda home, made: _status(home, made, "down"),
     "status, held": lambda home, made: _status(home, made, "held"),
     "status --watch": lambda home, made: _status(home, made, "down", "--watch"),
@@ -426,6 +425,7 @@ SCREENS: Final[Mapping[str, Makes]] = {
 """What a run or a command about a cluster shows, by name."""
 
 WITHOUT_NODES: Final[Mapping[str, Makes]] = {
+    "summary, nothing to do": _nothing_due,
     "help": lambda home, made: _typed(home, made, "--help"),
     "help of restart": lambda home, made: _typed(home, made, "restart", "--help"),
     "explain a predicate": lambda home, made: _typed(home, made, "explain", "no_running_snapshot"),
