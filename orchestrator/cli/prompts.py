@@ -19,7 +19,7 @@ from orchestrator.errors import ExitCode, JournalError, OrchestratorError, Usage
 from orchestrator.model.phase import Request
 from orchestrator.model.plan import Plan
 from orchestrator.next_command import next_command
-from orchestrator.runs.attempt import exit_code
+from orchestrator.runs.attempt import RestoreFailed, exit_code
 from orchestrator.runs.connection import Agrees
 from orchestrator.runs.past_runs import Wanted, find_run, leave_request, state_in_words
 from orchestrator.runs.prepare import Preparation, prepare
@@ -79,10 +79,14 @@ def start(
     asks = not (yes or dry_run)
     with prepared_run(
         context, file, playbook=playbook, overrides=overrides, state=begin.state, asks=asks, restarts=restarts
-    ) as prepared:
+    ) as first:
         if dry_run:
-            note_beforehand(prepared, context)
-            return int(show_plan(prepared.plan(), context, steps=steps))
+            note_beforehand(first, context)
+            return int(show_plan(first.plan(), context, steps=steps))
+        try:
+            prepared = first.restored() if first.not_due or (yes and first.left is not None) else first
+        except RestoreFailed as failed:
+            return int(exit_code(failed.state))
         if prepared.not_due:
             return end_without_nodes(prepared, context)
         note_beforehand(prepared, context, looks=not yes)
@@ -149,14 +153,7 @@ def note_beforehand(prepared: Preparation, context: Context, *, looks: bool = Tr
 
 
 def end_without_nodes(prepared: Preparation, context: Context) -> int:
-    """End as done: a schedule finds nothing due on most days. Changes of a dead run are still restored.
-
-    Returns:
-        The exit code: another one if these are not restored.
-    """
-    failed = prepared.restore_others()
-    if failed is not None:
-        return int(exit_code(failed))
+    """End as done: a schedule finds nothing due on most days."""
     why = prepared.not_due or ""
     context.note(f"{SIGNS[True]} {why}")
     return int(

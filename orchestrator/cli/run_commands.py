@@ -200,7 +200,7 @@ def apply(
     """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import confirm, end_without_nodes, require_terminal
-    from orchestrator.runs.attempt import exit_code
+    from orchestrator.runs.attempt import RestoreFailed, exit_code
     from orchestrator.runs.files import load_plan
     from orchestrator.runs.prepare import prepare_saved
 
@@ -212,6 +212,10 @@ def apply(
     with context.connect(context.ports(context.cluster(loaded.cluster_file)), state) as connection:
         prepared, made = prepare_saved(connection, loaded)
         if prepared.not_due:
+            try:
+                prepared = prepared.restored(agreed=made)
+            except RestoreFailed as failed:
+                return int(exit_code(failed.state))
             return end_without_nodes(prepared, context)
         if not yes:
             confirm(made, context, look, steps=steps)

@@ -11,7 +11,7 @@ from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Situation
 from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import Node
-from orchestrator.model.event import Event
+from orchestrator.model.event import Event, RunStarted
 from orchestrator.model.phase import VERSION, NodePhase, Work
 from orchestrator.model.policy import Policy, numbers
 from orchestrator.model.reading import Unknown
@@ -86,6 +86,13 @@ def _back(situation: Situation, node: NodeProgress) -> Node | None:
         return None
     member = situation.member(node.name)
     return member if member is not None and member.incarnation.is_same_as(node.life) else None
+
+
+def version_after(begun: RunStarted, node: NodeProgress) -> str:
+    """The version with which a node of the run starts next, as far as its journal shows it."""
+    upgrade = begun.policy.upgrade
+    installed = upgrade is not None and node.installs and node.install is None and not _steps_owed(node)
+    return upgrade.target if upgrade is not None and installed else begun.version
 
 
 def _steps_owed(node: NodeProgress) -> bool:

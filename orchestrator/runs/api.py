@@ -23,6 +23,7 @@ from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.plan import Plan
 from orchestrator.model.work_event import TuningApplied, TuningMissed
 from orchestrator.ports import Clock
+from orchestrator.runs.attempt import RestoreFailed
 from orchestrator.runs.connection import Connection, Watched
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.past_runs import Wanted, find_run, past_run_of
@@ -75,10 +76,14 @@ def restart(
 
     def work(to: Connection) -> RunState | NothingDriven:
         here = replace(prepared, connection=to)
-        if here.not_due is None:
-            return here.run(planned)
-        failed = here.restore_others()
-        return failed or NothingDriven(code=ExitCode.DONE, message=here.not_due, cluster=here.view.name)
+        if here.not_due or (planned is None and here.left is not None):
+            try:
+                here = here.restored(agreed=planned)
+            except RestoreFailed as failed:
+                return failed.state
+        if why := here.not_due:
+            return NothingDriven(code=ExitCode.DONE, message=why, cluster=here.view.name)
+        return here.run(planned)
 
     return Run(connection, work)
 

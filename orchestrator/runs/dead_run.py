@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from orchestrator.engine.fold import replay
-from orchestrator.engine.restored import as_restored
+from orchestrator.engine.restored import Journalled, as_restored
 from orchestrator.errors import JournalError
 from orchestrator.kinds import kind_of
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record, RunFinished
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Observation
@@ -40,20 +39,9 @@ class DeadRun:
 
     def restored(self, seen: Observation, policy: Policy) -> Observation:
         """The cluster as it will be when its changes are restored."""
-        return as_restored(kind_of(policy.kind), seen, self.record, self._zones())
-
-    def _zones(self) -> Mapping[NodeName, Mapping[str, str]]:
-        """The zones of its nodes by its last waves: nodes that are down do not report them."""
-        if not self.records:
-            return {}
-        state = replay(self.record.debtor, self.records)
-        attribute, waves = state.begun.policy.zone_attribute, [one.wave for one in state.recovering]
-        return {
-            name: {attribute: wave.zone}
-            for wave in (*waves, *([state.wave] if state.wave else ()))
-            for name in wave.nodes
-            if attribute and wave.zone
-        }
+        records = self.records
+        journal = Journalled.of(replay(self.record.debtor, records)) if records else Journalled()
+        return as_restored(kind_of(policy.kind), seen, self.record, journal)
 
 
 class Recorded(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from orchestrator.config.gates import secrets_of
@@ -24,7 +25,7 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.riak.rules.recovery import planned_too
-from orchestrator.runs.attempt import Attempt, RestoreFailed, driven
+from orchestrator.runs.attempt import Attempt, driven
 from orchestrator.runs.connection import Connection, PolicySource
 from orchestrator.runs.dead_run import DeadRun, dead_run, lease_record
 from orchestrator.runs.files import SavedPlan
@@ -43,8 +44,9 @@ from orchestrator.runs.surroundings import require_surroundings
 from orchestrator.runs.takeover import new_run, release_dead, restore_others
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
-from orchestrator.runtime.store import StateMissing, StateStore
+from orchestrator.runtime.store import StateMissing
 from orchestrator.view.progress import half_done
+from orchestrator.view.text import listed
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES} | {Look.STORED}
 """A plan uses no recoveries; how long a node takes depends on what it holds."""
@@ -62,6 +64,7 @@ class Preparation:
     loaded: LoadedIndices | None = None  # the indices of a bulk load; None for a restart alone
     # what a dead run left: `view` and `started` are as they will be when this run has restored it
     left: DeadRun | None = None
+    before: Sequence[str] = ()  # what was restored of dead runs already, for the end of the run
 
     @property
     def not_due(self) -> str | None:
@@ -172,27 +175,33 @@ class Preparation:
         begins = f"continues with the others; this run starts again with {all_again}"
         return f"run {last.run} ended {how} with {done}: `{resume}` {begins}"
 
-    def restore_others(self) -> RunState | None:
-        """Restore what a dead run left, its lease too, for a run without due nodes.
+    def restored(self, agreed: Plan | None = None) -> Preparation:
+        """The same once what a dead run left is restored, its lease too: all is read again after that.
 
-        Returns:
-            The end of the run that restored it, if that failed; None when nothing is left.
+        A node that was down may have another version than the others, and be due.
+
+        Args:
+            agreed: a plan that was shown or saved.
 
         Raises:
+            PlanMismatch: other nodes than those of that plan are due now.
+            RestoreFailed: that was not restored.
             LeaseError: a run that has pending changes is alive.
             JournalError: something is to be restored, and the state cannot be written.
         """
         with self.connection.state(Access.WRITE) as store:
-            try:
-                restored = restore_others(self.connection, store, "", self.started)
-            except RestoreFailed as failed:
-                return failed.state
-            if not restored:
+            before = restore_others(self.connection, store, "", self.started)
+            if not before:
                 try:
                     release_dead(self.connection, store, self.started)
                 except LeaseError as error:  # the records are only tidied up: they hold no run
                     self.connection.process.warn(str(error))
-        return None
+        if not before and self.left is None:
+            return self
+        after = replace(self._read_again(), before=before)
+        if agreed is not None:
+            _require_same_nodes(after.started, self.started)
+        return after
 
     def run(self, plan: Plan | None) -> RunState:
         """Take the lease, restore what a dead run left, and run to the end.
@@ -211,43 +220,47 @@ class Preparation:
         with self.connection.state(Access.WRITE) as store:
             planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
             started = replace(self.started, planned=planned, forecast=(plan or self._foreseen()).forecast)
+            agreed = plan is not None
 
             def begin() -> Attempt:
-                first, before = self._restored_first(store, started)
-                return new_run(
-                    self.connection, store, first, again=lambda: self._again(started), before=before
-                )
+                first, before = started, self.before
+                if self.left is not None:  # nodes were down in the first reading
+                    before = restore_others(self.connection, store, "", started)
+                    first = self._again(started, agreed=agreed)
+                again = partial(self._again, started, agreed=agreed)
+                return new_run(self.connection, store, first, again=again, before=before)
 
             return driven(begin)
 
-    def _restored_first(self, store: StateStore, started: RunStarted) -> tuple[RunStarted, Sequence[str]]:
-        """How the run begins, and what a dead run left, restored before: nodes may have been down until then.
-
-        Raises:
-            OrchestratorError: as `run`.
-            RestoreFailed: that was not restored.
-        """
-        if self.left is None:
-            return started, ()
-        before = restore_others(self.connection, store, "", started)
-        return self._again(started), before
-
-    def _again(self, before: RunStarted) -> RunStarted:
+    def _again(self, before: RunStarted, *, agreed: bool) -> RunStarted:
         """How the run begins after a dead run's changes were restored: the cluster has other members now.
 
         Raises:
-            PlanMismatch: a plan was shown or saved, and it leaves out or adds a node.
+            PlanMismatch: a plan was agreed to, and other nodes are due now.
         """
-        first = _first_reading(self.connection)
+        fresh = self._read_again().started
+        if agreed:
+            _require_same_nodes(fresh, before)
+        return replace(fresh, planned=before.planned, forecast=before.forecast)
+
+    def _read_again(self) -> Preparation:
+        """The same policy on another first reading."""
         restarts = self.loaded is None or self.loaded.restarts
-        fresh = _started(self.connection, first, before.policy, restarts=restarts).started
-        now = replace(fresh, planned=before.planned, forecast=before.forecast)
-        other = sorted(set(now.nodes) ^ set(before.nodes))
-        if before.planned and other:
-            raise _mismatch(
-                fresh.cluster, f"the restored settings bring {', '.join(other)} into the selection"
-            )
-        return now
+        first = _first_reading(self.connection)
+        return _started(self.connection, first, self.started.policy, restarts=restarts)
+
+
+def _require_same_nodes(now: RunStarted, agreed: RunStarted) -> None:
+    """Refuse other nodes than those that a person has agreed to; raises `PlanMismatch`."""
+    more = [name for name in now.nodes if name not in agreed.nodes]
+    less = [name for name in agreed.nodes if name not in now.nodes]
+    if more or less:
+        said = [f"{listed(more)} would be restarted too"] if more else []
+        said += [f"{listed(less)} would not be restarted"] if less else []
+        raise PlanMismatch(
+            f"the plan does not fit {now.cluster} since the changes of the dead run were restored: "
+            f"{' and '.join(said)}; no node was stopped: make a new plan"
+        )
 
 
 def _lease_record(connection: Connection, policy: Policy, uuid: str) -> LeaseRecord | Unknown | None:

@@ -34,17 +34,31 @@ class _Answers(dict[str, list[Answerer]]):
         return super().get(key) or default
 
 
+class _Versions(dict[str, str]):
+    """Versions by node: what was installed, else what was there."""
+
+    def __init__(self, folder: Path, known: dict[str, str]) -> None:
+        super().__init__(known)
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> str:
+        installed = self._folder / f"{name}.version"
+        return installed.read_text() if installed.exists() else super().__getitem__(name)
+
+
 class LeavingCluster(SmallCluster):
     """The server.
 
     Args:
-        folder: of the services: `es2.down` is there while es2 is down, `es2.lives` grows with each start.
+        folder: of the services: `es2.down` is there while es2 is down, `es2.lives` grows with each start, and
+            `es2.version` has the version that was installed.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir()
         super().__init__()
+        self.versions = _Versions(folder, self.versions)
         self.answers = _Answers(self.answers, self)
         self.on("/_cluster/health", self._health)
         self.on("/_flush", reply({"_shards": {"total": 0, "successful": 0, "failed": 0}}))

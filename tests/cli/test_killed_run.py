@@ -67,6 +67,50 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     assert "NOT RESTORED" not in console.run("status").out + console.run("history").out
 
 
+def _upgrade(console: Console, file: str) -> list[str]:
+    book = console.folder / "book.yml"
+    book.write_text(f"""kind: elasticsearch
+upgrade: {{install: [{{run: "printf {{version}} > {console.folder.parent}/services/es2.version"}}]}}
+""")
+    return ["upgrade", "--cluster", file, "--playbook", str(book), "--to", "9.1.0"]
+
+
+def test_a_node_that_was_down_is_upgraded_after_the_restore(
+    console: Console, cluster: LeavingCluster, file: str
+) -> None:
+    """All others run the target already: by these alone there would be nothing to upgrade."""
+    with cluster.run_at_work(console, file):
+        pass
+    for name in ("es1", "es3"):
+        cluster.upgrade(name, "9.1.0")
+    upgrade = _upgrade(console, file)
+    assert console.run(*upgrade, "--dry-run", "--output", "json").nodes == ["es2"]
+    done = console.run(*upgrade, "--yes", "--output", "json")
+    assert done.code == ExitCode.DONE, done.err
+    restored, upgraded = (line for line in done.lines if line["event"] == "summary")
+    assert (restored["restarted"], upgraded["restarted"]) == ([], ["es2"])
+    assert cluster.versions["es2"] == "9.1.0"
+
+
+def test_a_plan_is_refused_where_the_restore_shows_other_nodes(
+    console: Console, cluster: LeavingCluster, file: str
+) -> None:
+    """Others have upgraded the node while it was down."""
+    with cluster.run_at_work(console, file):
+        pass
+    cluster.versions["es2"] = "9.1.0"
+    upgrade = [*_upgrade(console, file), "--only", "es2"]
+    said = console.run(*upgrade, typed="y\n")
+    assert said.code == ExitCode.PLAN_MISMATCH
+    assert (
+        "the plan does not fit lab since the changes of the dead run were restored: "
+        "es2 would not be restarted; no node was stopped: make a new plan"
+    ) in said.err
+    assert cluster.settings["persistent"] == {}
+    again = console.run(*upgrade, typed="y\n")
+    assert (again.code, "nothing to upgrade" in again.err) == (ExitCode.DONE, True)
+
+
 def test_watching_shows_the_panel_until_the_kill(
     console: Console, cluster: LeavingCluster, file: str
 ) -> None:
