@@ -10,12 +10,12 @@ import pytest
 from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.plan import make_plan
 from orchestrator.engine.record import record_of
-from orchestrator.engine.restored import as_restored
+from orchestrator.engine.restored import Journalled, as_restored
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.kinds import kind_of
 from orchestrator.model.action import action_name
-from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.cluster import CopyState
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Observation
@@ -29,7 +29,6 @@ from tests.simulation.program import Simulation
 
 ELASTICSEARCH = kind_of(Kind.ELASTICSEARCH)
 EMPTY = LeaseRecord(epoch=1, run="run-1", owner="ann@here", process="boot/1/2/3", started="2026-11-02")
-ZONES = {NodeName(f"es{number}"): {"zone": zone} for number, zone in enumerate("abcabc", 1)}
 
 
 def planned(started: RunStarted, seen: Observation) -> Plan:
@@ -55,7 +54,7 @@ class Killed:
         recovers = any(copy.state is CopyState.INITIALIZING for copy in seen.cluster.not_started)
         if left.is_settled or key in self.plans or seen.cluster.master is None or recovers:
             return
-        found = planned(self.started, as_restored(ELASTICSEARCH, seen, left, ZONES))
+        found = planned(self.started, as_restored(ELASTICSEARCH, seen, left, Journalled.of(state)))
         self.plans[key] = found, bool(planned(self.started, seen).holds)
 
     def finished(self, _state: RunState, outcome: Outcome) -> None:
