@@ -4,8 +4,8 @@ One function for each kind. `address`, `account`, `unit`, `in_path` and `plain_n
 `UntrustedValue`: these values become part of a command line, a configuration or a connection. The others
 never fail:
 
-- `visible` and `one_line` are for text that people read: a name with a line break or an escape sequence in
-  it cannot forge a line or control the terminal.
+- `visible`, `one_line` and `telling` are for text that people read: a name with a line break or an escape
+  sequence in it cannot forge a line or control the terminal.
 - Text that is recorded also loses its secrets: `redact`.
 """
 
@@ -136,6 +136,15 @@ def one_line(text: str, limit: int = 300) -> str:
     if head.count("`") % 2 and "`" in rest:  # half a command would be typed as it is printed
         head = head[: head.rindex("`")]
     return f"{head}..."
+
+
+_STACK: Final = re.compile(r"\s*at \S+\(|\s+at \S|\s*\.{3} \d+ (?:more|common frames)")
+"""A line of a stack trace of Java."""
+
+
+def telling(text: str) -> list[str]:
+    """The lines of an output that say something: none that is blank or a part of a stack trace."""
+    return [line for line in text.splitlines() if line.strip() and not _STACK.match(line)]
 
 
 def shortened(text: str, limit: int = 80) -> str:

@@ -18,6 +18,7 @@ from orchestrator.hosts.managers.manager import Verb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.redact import end_of
+from orchestrator.untrusted import telling
 
 Launch = Callable[[Callable[[], None]], Job | Unreachable]
 """Starts the job on the host and calls its argument when the job has ended."""
@@ -150,7 +151,7 @@ def failure_of(end: Ended | None) -> str | None:
     if end is None or (isinstance(end, CommandResult) and end.exit == 0):
         return None
     if isinstance(end, CommandResult):
-        said = "\n".join(part for part in (end.stdout.strip(), end.stderr.strip()) if part)
+        said = "\n".join(line for part in (end.stdout, end.stderr) for line in telling(part)).strip()
         return f"exited {end.exit}" + (f": {end_of(said, 500)}" if said else "")
     return end.reason
 

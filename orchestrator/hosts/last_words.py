@@ -6,7 +6,6 @@ failed: a reading of a host that is well costs nothing more.
 
 from __future__ import annotations
 
-import re
 import shlex
 import threading
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.redact import Redactor
-from orchestrator.untrusted import one_line
+from orchestrator.untrusted import one_line, telling
 
 SOURCE_LINES: Final = 8
 """Of each source: a cause and what it led to. Lines of a stack trace do not count."""
@@ -28,7 +27,6 @@ _LIMIT_SECONDS: Final = 5.0
 """The journal of a host with many files may take long, and the run waits for this."""
 _ASKED_LINES: Final = 60
 _SERVER_LOG: Final = "server-log"
-_STACK: Final = re.compile(r"\s+at \S|\s*\.{3} \d+ (?:more|common frames)")
 _LOG_FOLDERS: Final = ("/var/log/elasticsearch", "/var/log/opensearch", "/var/log/riak")
 
 
@@ -120,5 +118,4 @@ def last_lines(text: str, redact: Redactor) -> tuple[str, ...]:
     if len(pieces) > 1:  # the lines beside the gap are cut, and may hold a part of a secret
         head, tail = pieces[0].splitlines()[:-1], pieces[-1].strip().splitlines()[1:]
         text = "\n".join([*head, *tail])
-    lines = [line for line in redact(text).splitlines() if line.strip() and not _STACK.match(line)]
-    return tuple(one_line(line, LINE_CHARACTERS) for line in lines[-SOURCE_LINES:])
+    return tuple(one_line(line, LINE_CHARACTERS) for line in telling(redact(text))[-SOURCE_LINES:])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.hosts import script
+from orchestrator.hosts.asked import failure_of
 from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWords, last_lines, newest_log
 from orchestrator.hosts.managers.registry import MANAGERS
@@ -60,6 +61,14 @@ def read(
     printed: str = "",
 ) -> tuple[str, ...]:
     return LastWords(Redactor()).of(settings(manager), host, view, mark="m", printed=printed)
+
+
+def test_how_a_command_failed_is_said_without_the_stack() -> None:
+    """Half a frame of it is all that a person would see of a start that failed, and not the cause."""
+    cause = "java.lang.IllegalArgumentException: unknown setting [no.such]"
+    frames = "".join(f"\tat org.opensearch.cli.Command.main(Command.java:{line})\n" for line in range(40))
+    end = CommandResult(exit=1, stdout=f"uncaught exception\n\n{cause}\n{frames}", stderr="see the log\n")
+    assert failure_of(end) == f"exited 1: uncaught exception\n{cause}\nsee the log"
 
 
 def test_the_cause_is_said_and_not_the_stack(subtests: pytest.Subtests) -> None:
