@@ -372,11 +372,10 @@ def repair(held: LeaseHeld, run: str, started: RunStarted, *, serving: InService
         if state.outcome is Outcome.RESTORED and store.written:
             store.close_run(left.debtor, Outcome.RESTORED, process.now)
 
-    stopped = replay(left.debtor, _records_of(store, left.debtor)).nodes.values()
-    return replace(
-        held.begin(journal, begins, *others, then=close),
-        stopped={node.name: node.stopped_at for node in stopped if node.stopped_at is not None},
-    )
+    theirs = replay(left.debtor, _records_of(store, left.debtor)).nodes.values()
+    # A node that was started since its stop may have been up for a while.
+    stopped = {n.name: n.stopped_at for n in theirs if n.stopped_at is not None and not n.start_sent}
+    return replace(held.begin(journal, begins, *others, then=close), stopped=stopped)
 
 
 def lease_in_state(store: StateStore, started: RunStarted) -> LeasePort:

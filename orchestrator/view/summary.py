@@ -10,12 +10,14 @@ from typing import Final
 from orchestrator.engine.estimate import whole_turns
 from orchestrator.engine.left_over import grouped, recorded, texts
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.progress import MAY_BE_DOWN
+from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
-from orchestrator.model.action import NOT_ABSENT
+from orchestrator.model.action import NOT_ABSENT, StartNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionSent,
     Event,
     Hold,
     NodeRecovered,
@@ -72,7 +74,10 @@ class Summary:
     unserved: tuple[NodeName, ...] = ()
     restores: str = ""  # the run whose changes this attempt only restored; empty if it restarts nodes
     settings_restored: int = 0  # in this attempt, of settings and numbers of replicas
-    started: Mapping[NodeName, Seconds | None] = field(default_factory=dict)  # how long each was down
+    # the nodes that this attempt started, and how long each was down where that is known
+    started: Mapping[NodeName, Seconds | None] = field(default_factory=dict)
+    back: tuple[NodeName, ...] = ()  # the nodes that this attempt, which only restores, saw to be back
+    sent_starts: tuple[NodeName, ...] = ()  # the nodes that it sent a start
     resumed: bool = False  # whether this run was resumed
     restarted_now: int = 0  # number of nodes that were restarted in this attempt
     merges: tuple[MergeProgress, ...] = ()  # the indices of the run, in its order; empty for a restart alone
@@ -157,7 +162,9 @@ def summary(
         unserved=tuple(name for name in back if name in checked),
         restores=(state.begun.repairs or state.run) if restores else "",
         settings_restored=len({_restored_by(event) for event in attempt} - {None}),
-        started=_started(state, attempt, stopped) if restores else {},
+        started=_started(state, events, attempt, stopped) if restores else {},
+        back=tuple(node.name for node in _came_back(state, attempt)) if restores else (),
+        sent_starts=tuple(_starts(attempt, ActionSent)) if restores else (),
         resumed=any(isinstance(event, _AGAIN) for event in events),
         restarted_now=sum(isinstance(event, NodeRecovered) for event in attempt),
         merges=tuple(state.merging.indices.values()),
@@ -196,17 +203,37 @@ def _restored_by(event: Event) -> object:
 
 
 def _started(
-    state: RunState, attempt: Sequence[Event], stopped: Mapping[NodeName, Instant]
+    state: RunState, events: Sequence[Event], attempt: Sequence[Event], stopped: Mapping[NodeName, Instant]
 ) -> dict[NodeName, Seconds | None]:
-    """The nodes that came back in this attempt, and how long each was down where that is known."""
-    back = (event.node for event in attempt if isinstance(event, PhaseEntered) and event.to in _BACK)
-    nodes = [state.nodes[name] for name in dict.fromkeys(back) if name is not None]
-    times = {node.name: stopped.get(node.name, node.stopped_at) for node in nodes}
-    return {
-        node.name: None if (at := times[node.name]) is None else max(0.0, node.since - at)
-        for node in nodes
-        if node.phase.value in _BACK
-    }
+    """The nodes that this attempt started, and how long each was down where that is known.
+
+    A start does nothing to a node that runs. So it is the cause only if the process was seen to be gone
+    before, or if no other start of it was sent since its stop.
+    """
+    earlier = _starts(events[: len(events) - len(attempt)], ActionSent)
+    accepted, found = _starts(attempt, ActionConfirmed), dict[NodeName, Seconds | None]()
+    for node in _came_back(state, attempt):
+        at = stopped.get(node.name, None if node.name in earlier else node.stopped_at)
+        if accepted.get(node.name, False) or (at is not None and node.name in accepted):
+            whole = at is not None and node.phase is NodePhase.REJOINED
+            found[node.name] = max(0.0, node.since - at) if whole and at is not None else None
+    return found
+
+
+def _starts(events: Sequence[Event], kind: type[ActionSent | ActionConfirmed]) -> Mapping[NodeName, bool]:
+    """The nodes with an event of this kind about a start, and whether the process was seen to be gone."""
+    found: dict[NodeName, bool] = {}
+    for event in events:
+        if isinstance(event, kind) and isinstance(event.action, StartNode):
+            found[event.action.node] = found.get(event.action.node, False) or event.action.counts
+    return found
+
+
+def _came_back(state: RunState, attempt: Sequence[Event]) -> list[NodeProgress]:
+    """The nodes that were seen to be back in this attempt, and still are."""
+    names = (event.node for event in attempt if isinstance(event, PhaseEntered) and event.to in _BACK)
+    nodes = [state.nodes[name] for name in dict.fromkeys(names) if name is not None]
+    return [node for node in nodes if node.phase.value in _BACK]
 
 
 _BACK: Final = frozenset({NodePhase.REJOINED.value, NodePhase.RECOVERED.value})
@@ -385,6 +412,10 @@ def restored_in_words(end: Summary) -> str:
         down = next(iter(end.started.values())) if len(end.started) == 1 else None
         known = "" if down is None else f" (it was down for {duration(down)})"
         parts.append(f"{listed(end.started)} started{known}")
+    for sent, also in ((False, ", not started by this restore"), (True, "")):
+        back = [name for name in end.back if name not in end.started]
+        if names := [name for name in back if (name in end.sent_starts) is sent]:
+            parts.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} in the cluster{also}")
     return "; ".join(parts)
 
 

@@ -149,6 +149,16 @@ SCENES: Final = (
             60.0, take_over(ends=RESTORED),
             _ends(" settings as before; es2 started (it was down for 1m "),
         ]),
+    Scene(name="ends: killed after a start, and restored by hand", killed="after start of es2",
+        then=[
+            100.0, typed("restore run-1", ends=RESTORED),
+            _ends(" settings as before; es2 is in the cluster, not started by this restore"),
+        ]),
+    Scene(name="ends: killed after a start, and restored by another run", killed="after start of es2",
+        then=[
+            100.0, take_over(ends=RESTORED),
+            _ends(" settings as before; es2 is in the cluster, not started by this restore"),
+        ]),
     Scene(name="ends: restored from the record, where a node stays down", killed="after stop of es2",
         befalls=[at("stop", StartsFail(node=ES2, times=3), ES2)],
         then=[
