@@ -50,13 +50,16 @@ TURN: Final = {phase: STEP_OF_NODE[phase] for phase in ("stopping", "stopped", "
 
 def step_of_run(phase: str, *, riak: bool = False) -> str:
     """The step of a run in this phase; one that this version does not have is its own name."""
-    step = STEP_OF_RUN.get(phase, phase)
-    return _RIAK.get(step, step) if riak else step
+    return of_kind(STEP_OF_RUN.get(phase, phase), riak=riak)
 
 
 def step_of_node(phase: str, *, riak: bool = False) -> str:
     """The step of a node in this phase; one that this version does not have is its own name."""
-    step = STEP_OF_NODE.get(phase, phase)
+    return of_kind(STEP_OF_NODE.get(phase, phase), riak=riak)
+
+
+def of_kind(step: str, *, riak: bool) -> str:
+    """A step as this kind of cluster has it."""
     return _RIAK.get(step, step) if riak else step
 
 

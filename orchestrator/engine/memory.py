@@ -113,6 +113,12 @@ class PhaseState:
     gates_closed_since: Instant | None = None
 
     @property
+    def held_since(self) -> Instant | None:
+        """When predicates or gates began to hold the run; None while nothing holds it."""
+        known = (at for at in (self.holding_since, self.gates_closed_since) if at is not None)
+        return min(known, default=None)
+
+    @property
     def failed(self) -> tuple[ActionFailed, ...]:
         """How verbs failed, the latest last."""
         return tuple(failing.last for failing in self.failing)

@@ -13,7 +13,7 @@ from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Instant
-from orchestrator.steps import HANDOFF, JOIN, RECOVER, START, TURN
+from orchestrator.steps import JOIN, START, TURN, of_kind
 from orchestrator.untrusted import one_line
 from orchestrator.view.feed import LISTED, Feed, Line
 from orchestrator.view.steps import Turns
@@ -103,9 +103,8 @@ class Above:
             both = TURN[NodePhase.STARTING.value]
             took = {both if step == START else step: seconds for step, seconds in took.items()}
             took[both] += took.pop(JOIN)
-        riak = self._kind is Kind.RIAK
         steps = [
-            f"{HANDOFF if riak and step == RECOVER else step} {duration(seconds)}"
+            f"{of_kind(step, riak=self._kind is Kind.RIAK)} {duration(seconds)}"
             for step, seconds in took.items()
             if step in TURN.values() and seconds >= 1.0
         ]

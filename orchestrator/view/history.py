@@ -45,8 +45,6 @@ _SLOW = 1.5
 """A node is slow if it took so many times the median of its run."""
 SLOW_SIGN, TIMED_SIGN, OTHER_SIGN = "!", "✓", "·"
 _USUAL_WIDTH = 80
-_DAY_COLUMNS = 13
-"""Those of a time `11-28 21:38` and of the gap before it."""
 _INDENT = "  "
 
 _NOTABLE = 0.05
@@ -252,7 +250,7 @@ def outcome_in_words(one: RunInHistory) -> str:
         return f"NOT RESTORED: {one.left}"
     if one.outcome is None:
         return "killed, nothing to restore"
-    return OUTCOMES[one.outcome].partition(":")[0].partition(";")[0]
+    return OUTCOMES[one.outcome]
 
 
 def _unknown(runs: Sequence[RunInHistory]) -> list[str]:

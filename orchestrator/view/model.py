@@ -22,7 +22,7 @@ from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.untrusted import one_line
 from orchestrator.view.feed import repeats_request
-from orchestrator.view.phrases import product, second_signal
+from orchestrator.view.phrases import STRATEGIES, product, second_signal
 from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen, Wait, wait_of
 from orchestrator.view.steps import (
     Meter,
@@ -131,16 +131,9 @@ def titles(state: RunState) -> tuple[tuple[str, ...], ...]:
             f"rolling {restart}" if policy.upgrade is None else f"rolling upgrade to {policy.upgrade.target}"
         )
         what = f"{merges}, then {what}" if merging_now(state) else what
-        how = f", {_STRATEGIES[policy.strategy]}"
+        how = f", {STRATEGIES[policy.strategy]}"
     name = begun.cluster
     return ((name, server, what + how), (name, server, what), (name, what + how), (name, what), (name,))
-
-
-_STRATEGIES = {
-    Strategy.NODE: "node by node",
-    Strategy.ZONE: "zone by zone",
-    Strategy.SHARD_SAFE: "as many nodes as are safe",
-}
 
 
 def _trouble(state: RunState) -> tuple[str, ...]:

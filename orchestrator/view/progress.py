@@ -68,10 +68,11 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
         return None
     said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
     until, ends = nearest(state, now) or (None, None)
+    held = state.in_phase.held_since if holds else None
     return Wait(
         awaited=one_line(said, _LONGEST) or awaited(state),
         holds=holds,
-        since=_holding_since(state) if holds else state.in_phase.since,
+        since=state.in_phase.since if held is None else held,
         until=until,
         ends=ends,
         silent=silences(state, now),
@@ -84,13 +85,6 @@ def _doubted(state: RunState) -> tuple[NodeName, ...]:
     """The nodes that are up again as far as it is known, and that a command may still take down."""
     open_ = (node for node in state.nodes.of(Mark.OPEN) if node.phase is not NodePhase.STOPPING)
     return tuple(node.name for node in open_ if node.doubt is not None or node.lost_stop is not None)
-
-
-def _holding_since(state: RunState) -> Instant:
-    """The start of the current hold by predicates or gates; without one, the start of the phase."""
-    here = state.in_phase
-    known = [at for at in (here.holding_since, here.gates_closed_since) if at is not None]
-    return min(known, default=here.since)
 
 
 def still_recovering(state: RunState, now: Instant) -> str:

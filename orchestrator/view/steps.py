@@ -46,6 +46,7 @@ from orchestrator.steps import (
     START,
     STOP,
     WORK,
+    of_kind,
     step_of_node,
     step_of_run,
 )
@@ -218,9 +219,8 @@ def current_step(state: RunState, node: NodeProgress) -> str | None:
 
 def in_words(state: RunState, node: NodeProgress) -> str:
     """The step of a node for people: `join`, `to come`, `done`."""
-    riak = state.begun.policy.kind is Kind.RIAK
-    step = current_step(state, node)
-    return step_of_node(node.phase.value, riak=riak) if step in (None, RECOVER) else str(step)
+    riak, step = state.begun.policy.kind is Kind.RIAK, current_step(state, node)
+    return step_of_node(node.phase.value, riak=riak) if step is None else of_kind(step, riak=riak)
 
 
 def run_in_words(state: RunState) -> str:
@@ -239,28 +239,24 @@ def steps_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant) ->
         return ()
     place = len(_ORDER) if current is None else _ORDER.index(current)
     found = [
-        TurnStep(name=_named(step, riak=riak), state=StepState.OVER, seconds=took[step])
+        TurnStep(name=of_kind(step, riak=riak), state=StepState.OVER, seconds=took[step])
         for step in _ORDER[:place]
         if step in took and not (step == WORK and took[step] < 1.0)
     ]
     if current is not None:
-        name = _named(current, riak=riak)
+        name = of_kind(current, riak=riak)
         found.append(TurnStep(name=name, state=StepState.NOW, seconds=in_step(state, node, turns, now)))
     ends = state.phase is Phase.STANDING_DOWN
     for step in () if ends else _ORDER[place + 1 :]:
         if step == DISABLE or (step == WORK and not has_work(node)):
             continue
-        found.append(TurnStep(name=_named(step, riak=riak), state=StepState.TO_COME))
+        found.append(TurnStep(name=of_kind(step, riak=riak), state=StepState.TO_COME))
     return tuple(found)
 
 
 def has_work(node: NodeProgress) -> bool:
     """Whether a stopped node needs more than its start: hooks, an install, tuning, a reboot."""
     return bool(node.work - {RESTART, VERSION})
-
-
-def _named(step: str, *, riak: bool) -> str:
-    return step_of_node(NodePhase.REJOINED.value, riak=riak) if step == RECOVER else step
 
 
 def in_step(state: RunState, node: NodeProgress, turns: Turns, now: Instant) -> Seconds:
@@ -389,7 +385,7 @@ def _step_so_far(state: RunState, node: NodeProgress, turns: Turns, now: Instant
     if step is None and state.phase is Phase.DOWN:
         return STOP, 0.0
     if step in (None, CHECK, DISABLE):
-        held = _held_since(state)
+        held = state.in_phase.held_since
         until = now if held is None else min(now, held)
         return step or CHECK, max(0.0, until - state.in_phase.since)
     if step != JOIN:
@@ -405,12 +401,6 @@ def _within(times: float) -> float:
 
 _EVEN: Final = 0.5
 """So much of a step goes evenly. After that it slows down, as its end is not known."""
-
-
-def _held_since(state: RunState) -> Instant | None:
-    here = state.in_phase
-    known = [at for at in (here.holding_since, here.gates_closed_since) if at is not None]
-    return min(known, default=None)
 
 
 class Meter:
