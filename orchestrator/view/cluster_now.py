@@ -5,10 +5,11 @@ The journal of a run whose process is gone is certain until its last record. The
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
 from enum import Enum
+from functools import partial
 
 from orchestrator.engine.left_over import texts
 from orchestrator.engine.predicates import by_same_reason
@@ -17,7 +18,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ReplicasAdded
-from orchestrator.model.observation import ClusterView, Level, SettingsView
+from orchestrator.model.observation import Level
 from orchestrator.model.reading import Instant, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.untrusted import one_line
@@ -109,12 +110,13 @@ def compare(
     """
     if isinstance(read, Unknown):
         return ClusterNow(ended=ended, unwritten=unwritten, why_not=read.reason)
-    found = zip(texts(not_restored(state)), _changes(state), _found(state, read), strict=True)
-    changes = tuple(
-        ChangeNow(listed=text, name=change.name, before=change.before, found=what, now=now)
-        for text, change, (what, now) in found
+    changes = zip(texts(not_restored(state)), (*_changed(state), *_down(state)), strict=True)
+    compared = tuple(
+        ChangeNow(listed=text, name=change.name, before=change.before, found=found, now=now)
+        for text, change in changes
+        for found, now in [change.now(read)]
     )
-    return ClusterNow(ended=ended, unwritten=unwritten, at=at, changes=changes)
+    return ClusterNow(ended=ended, unwritten=unwritten, at=at, changes=compared)
 
 
 def restoring_lines(
@@ -149,14 +151,18 @@ class _Change:
 
     name: str
     during: str  # what the run set, or what it did to a node
+    now: Callable[[ClusterReadings], tuple[ChangeState, str]]  # what the cluster has
     before: str = ""
 
 
 def changes_in_words(state: RunState) -> list[str]:
     """The changes that the journal lists, nodes of the same phase as one."""
-    return _grouped(
-        (one.name, f"{one.before} → {one.during}" if one.before else one.during) for one in _changes(state)
-    )
+    return [*changed_in_words(state), *_grouped((one.name, one.during) for one in _down(state))]
+
+
+def changed_in_words(state: RunState) -> list[str]:
+    """Those of settings, replicas and voters."""
+    return _grouped((one.name, f"{one.before} → {one.during}") for one in _changed(state))
 
 
 def _grouped(changes: Iterable[tuple[str, str]]) -> list[str]:
@@ -164,37 +170,43 @@ def _grouped(changes: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{listed(names, 12)}: {said}" for said, names in by_same_reason(changes).items()]
 
 
-def _changes(state: RunState) -> Iterator[_Change]:
-    """In the order of `not_restored`."""
+def _changed(state: RunState) -> Iterator[_Change]:
+    """In the order of `unrestored`."""
     for (level, key), change in state.unrestored.in_order:
         at = "" if level is Level.PERSISTENT else f" ({level.value})"
-        yield _Change(name=f"{key}{at}", during=setting(change.wanted), before=setting(change.found))
+        yield _Change(
+            name=f"{key}{at}",
+            during=setting(change.wanted),
+            now=partial(_setting, change),
+            before=setting(change.found),
+        )
     for added in state.unrestored.replicas.values():
-        during = counted(added.wanted, "replica")
-        yield _Change(name=f"index {added.index}", during=during, before=counted(added.found, "replica"))
-    if state.unrestored.excluded:
-        names = listed(sorted(state.unrestored.excluded))
-        yield _Change(name=f"voting of {names}", during="excluded", before="none excluded")
+        yield _Change(
+            name=f"index {added.index}",
+            during=counted(added.wanted, "replica"),
+            now=partial(_replicas, added),
+            before=counted(added.found, "replica"),
+        )
+    if excluded := state.unrestored.excluded:
+        yield _Change(
+            name=f"voting of {listed(sorted(excluded))}",
+            during="excluded",
+            now=partial(_voters, excluded),
+            before="none excluded",
+        )
+
+
+def _down(state: RunState) -> Iterator[_Change]:
+    """The nodes that may be down, which `not_restored` has after these."""
     for node in state.nodes.values():
         if node.phase in MAY_BE_DOWN:
             why = f" ({one_line(node.failure)})" if node.failure else ""
-            yield _Change(name=node.name, during=f"{in_words(state, node)}{why}")
+            during = f"{in_words(state, node)}{why}"
+            yield _Change(name=node.name, during=during, now=partial(_node, node.name))
 
 
-def _found(state: RunState, read: ClusterReadings) -> Iterator[tuple[ChangeState, str]]:
-    """What the cluster has, in the order of `not_restored`."""
-    for _, change in state.unrestored.in_order:
-        yield _setting(change, read.settings)
-    for added in state.unrestored.replicas.values():
-        yield _replicas(added, read.cluster)
-    if state.unrestored.excluded:
-        yield _voters(state.unrestored.excluded, read.cluster)
-    for node in state.nodes.values():
-        if node.phase in MAY_BE_DOWN:
-            yield _node(node.name, read.cluster)
-
-
-def _setting(change: SettingChange, settings: Reading[SettingsView]) -> tuple[ChangeState, str]:
+def _setting(change: SettingChange, read: ClusterReadings) -> tuple[ChangeState, str]:
+    settings = read.settings
     if isinstance(settings, Unknown):
         return ChangeState.UNKNOWN, settings.reason
     value = settings.at(change.level, change.key)
@@ -203,7 +215,8 @@ def _setting(change: SettingChange, settings: Reading[SettingsView]) -> tuple[Ch
     return (ChangeState.NOT_RESTORED if value == change.wanted else ChangeState.CHANGED), setting(value)
 
 
-def _replicas(added: ReplicasAdded, view: Reading[ClusterView]) -> tuple[ChangeState, str]:
+def _replicas(added: ReplicasAdded, read: ClusterReadings) -> tuple[ChangeState, str]:
+    view = read.cluster
     if isinstance(view, Unknown):
         return ChangeState.UNKNOWN, view.reason
     index = view.metadata.get(added.index_uuid)
@@ -215,7 +228,8 @@ def _replicas(added: ReplicasAdded, view: Reading[ClusterView]) -> tuple[ChangeS
     return found, counted(index.replicas, "replica")
 
 
-def _voters(excluded: frozenset[NodeName], view: Reading[ClusterView]) -> tuple[ChangeState, str]:
+def _voters(excluded: frozenset[NodeName], read: ClusterReadings) -> tuple[ChangeState, str]:
+    view = read.cluster
     if isinstance(view, Unknown):
         return ChangeState.UNKNOWN, view.reason
     still = sorted(excluded & set(view.voting_exclusions))
@@ -226,7 +240,8 @@ def _voters(excluded: frozenset[NodeName], view: Reading[ClusterView]) -> tuple[
     )
 
 
-def _node(name: NodeName, view: Reading[ClusterView]) -> tuple[ChangeState, str]:
+def _node(name: NodeName, read: ClusterReadings) -> tuple[ChangeState, str]:
+    view = read.cluster
     if isinstance(view, Unknown):
         return ChangeState.UNKNOWN, view.reason
     there = view.node(name) is not None

@@ -15,12 +15,17 @@ from orchestrator.view.text import counted, duration, listed
 
 def unrestored_in_words(state: RunState) -> str:
     """What a run has not restored, counted: `5 settings, es2`; empty if all is restored."""
+    nodes = listed([node.name for node in state.nodes.values() if node.phase in MAY_BE_DOWN], 3)
+    return ", ".join(filter(None, (changes_counted(state), nodes)))
+
+
+def changes_counted(state: RunState) -> str:
+    """The same without the nodes."""
     left = state.unrestored
-    nodes = [node.name for node in state.nodes.values() if node.phase in MAY_BE_DOWN]
-    return _counted(len(left.settings), len(left.replicas), sorted(left.excluded), nodes)
+    return _counted(len(left.settings), len(left.replicas), sorted(left.excluded))
 
 
-def _counted(settings: int, indices: int, excluded: Collection[str], nodes: Collection[str]) -> str:
+def _counted(settings: int, indices: int, excluded: Collection[str], nodes: Collection[str] = ()) -> str:
     parts = [counted(settings, "setting")] if settings else []
     parts += [f"replicas of {counted(indices, 'index', 'indices')}"] if indices else []
     parts += [f"the vote of {listed(excluded, 3)}"] if excluded else []

@@ -22,6 +22,7 @@ from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.untrusted import one_line
 from orchestrator.view.feed import repeats_request
+from orchestrator.view.left_behind import changes_counted
 from orchestrator.view.phrases import STRATEGIES, product, second_signal
 from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen, Wait, wait_of
 from orchestrator.view.steps import (
@@ -35,7 +36,7 @@ from orchestrator.view.steps import (
     steps_of,
     time_left,
 )
-from orchestrator.view.text import counted, duration, listed, setting, size
+from orchestrator.view.text import counted, duration, listed, size
 
 _NAMED = 3
 """So many nodes have their names in a sentence; more are counted."""
@@ -108,11 +109,6 @@ class Screen:
         """How long a node has been in its step."""
         return in_step(self.state, node, self.turns, self.now)
 
-    @property
-    def trouble(self) -> tuple[str, ...]:
-        """The most urgent facts: a lost lease, a second failure, a stand-down."""
-        return _trouble(self.state)
-
 
 def titles(state: RunState) -> tuple[tuple[str, ...], ...]:
     """The parts of a title, in forms from long to short: cluster, server, what the run does and how."""
@@ -136,7 +132,8 @@ def titles(state: RunState) -> tuple[tuple[str, ...], ...]:
     return ((name, server, what + how), (name, server, what), (name, what + how), (name, what), (name,))
 
 
-def _trouble(state: RunState) -> tuple[str, ...]:
+def troubles(state: RunState) -> tuple[str, ...]:
+    """The most urgent facts: a lost lease, a second failure, a stand-down."""
     lines = []
     down = state.process.standing_down
     if down is not None and not repeats_request(down, state.process.requested_by):  # its row has it
@@ -305,12 +302,8 @@ def _next_wave(screen: Screen, pending: Sequence[NodeName]) -> list[NodeName]:
 
 def to_restore(state: RunState) -> str:
     """The changes that the run restores: `5 settings, at the end`; empty if there are none."""
-    left = state.unrestored
-    parts = [counted(len(left.settings), "setting")] if left.settings else []
-    parts += [f"replicas of {counted(len(left.replicas), 'index', 'indices')}"] if left.replicas else []
-    parts += [f"the vote of {listed(sorted(left.excluded), 3)}"] if left.excluded else []
-    when = "now" if state.phase in (Phase.FINISHING, Phase.STANDING_DOWN) else "at the end"
-    return f"{', '.join(parts)}, {when}" if parts else ""
+    what, ends = changes_counted(state), state.phase in (Phase.FINISHING, Phase.STANDING_DOWN)
+    return f"{what}, {'now' if ends else 'at the end'}" if what else ""
 
 
 def restoring_in_words(state: RunState) -> str:
@@ -318,19 +311,8 @@ def restoring_in_words(state: RunState) -> str:
     if state.begun.repairs is None and not state.process.restoring:
         return ""
     down = len(state.nodes_in(*MAY_BE_DOWN))
-    left = [counted(down, "node")] if down else []
-    left += [to_restore(state).rpartition(", ")[0]] if state.unrestored.anything else []
+    left = [*filter(None, (counted(down, "node") if down else "", changes_counted(state)))]
     return f"restoring {' and '.join(left)}" if left else "everything is restored"
-
-
-def changes_to_restore(state: RunState) -> list[str]:
-    """Those of settings and replicas, each with its value now and before."""
-    settings = [
-        f"{one_line(key)}: {setting(change.wanted)} now, {setting(change.found)} before"
-        for (_, key), change in state.unrestored.in_order
-    ]
-    replicas = state.unrestored.replicas.values()
-    return settings + [f"replicas of {one.index}: {one.wanted} now, {one.found} before" for one in replicas]
 
 
 def allocation_in_words(screen: Screen) -> str:

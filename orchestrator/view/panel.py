@@ -1,7 +1,7 @@
 """The layout of the live view: a pure function from a `Screen` to a rich renderable.
 
 First what happens now, what it waits for and until when; then what is next, what will be restored, and on the
-border how to end the run. No information is in a colour alone, and with `ASCII` glyphs every sign is ASCII.
+border how to end the run. No information is in a colour alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.next_command import next_command
 from orchestrator.steps import DISABLE
 from orchestrator.untrusted import one_line
+from orchestrator.view.cluster_now import changed_in_words
 from orchestrator.view.model import (
     Screen,
     allocation_in_words,
     asked_in_words,
-    changes_to_restore,
     cluster_in_words,
     ending_hint,
     hold_of_thing,
@@ -43,7 +43,7 @@ from orchestrator.view.model import (
     to_restore,
 )
 from orchestrator.view.progress import Wait, merges_in_words, still_recovering
-from orchestrator.view.signs import UNICODE, Glyphs
+from orchestrator.view.signs import sign
 from orchestrator.view.steps import StepState, TurnStep, current_step, in_words, left_in_words, rounded
 from orchestrator.view.text import counted, duration, listed, size
 
@@ -84,28 +84,25 @@ def _room(width: int, height: int | None) -> _Room:
 _Row = tuple[str | Text, RenderableType]
 
 
-def panel(
-    screen: Screen, width: int, *, height: int | None = None, glyphs: Glyphs = UNICODE, hint: bool = True
-) -> RenderableType:
+def panel(screen: Screen, width: int, *, height: int | None = None, hint: bool = True) -> RenderableType:
     """The picture at this width.
 
     Args:
         screen: what it shows.
         width: in columns.
         height: of the terminal; None for no limit.
-        glyphs: the signs.
         hint: whether Ctrl-C ends the run that is shown, and the border says how.
     """
     state = screen.state
-    line, ending = "─" if glyphs.unicode else "-", ending_hint(state) if hint else ""
+    ending = ending_hint(state) if hint else ""
     so_far = f"{duration(screen.since(state.process.started))} so far"
     return Panel(
-        inside(screen, width, height=height, glyphs=glyphs, frame=_FRAME),
-        title=_border(_title(state, width - 8 - len(so_far), glyphs), so_far, width, line),
+        inside(screen, width, height=height, frame=_FRAME),
+        title=_border(_title(state, width - 8 - len(so_far)), so_far, width),
         title_align="left",
-        subtitle=_border(ending, one_line(state.run), width, line),
+        subtitle=_border(ending, one_line(state.run), width),
         subtitle_align="left" if ending else "right",
-        box=box.ROUNDED if glyphs.unicode else box.ASCII,
+        box=box.ROUNDED,
         width=width,
     )
 
@@ -114,23 +111,21 @@ _FRAME = 4
 """Columns of the border, and of the blanks inside of it."""
 
 
-def inside(
-    screen: Screen, width: int, *, height: int | None = None, glyphs: Glyphs = UNICODE, frame: int = 0
-) -> RenderableType:
+def inside(screen: Screen, width: int, *, height: int | None = None, frame: int = 0) -> RenderableType:
     """The lines inside of the border; the arguments are as of `panel`. Without a border, `frame` is 0."""
     room, inner = _room(width, height), max(16, width - frame)
     half = inner // 2 - 1
     left, right = (inner - half - 3, half) if width >= WIDE else (inner, inner)
     troubles = Table.grid(padding=(0, 1, 0, 0))
-    for line in screen.trouble[: room.trouble]:
+    for line in troubles(screen.state)[: room.trouble]:
         cut = one_line(line, room.trouble_lines * (inner - 2))
-        troubles.add_row(Text.assemble(glyphs.sign("attention")), Text(cut, style="bold"))
+        troubles.add_row(Text.assemble(sign("attention")), Text(cut, style="bold"))
     nodes = [
-        *_progress(screen, left, glyphs),
-        *_merges(screen, left, room, glyphs),
-        *_nodes(screen, left, room, glyphs),
+        *_progress(screen, left),
+        *_merges(screen, left, room),
+        *_nodes(screen, left, room),
     ]
-    rest = _rows([*_waiting(screen, room), *_cluster(screen, room, glyphs), *_coming(screen, room)])
+    rest = _rows([*_waiting(screen, room), *_cluster(screen, room), *_coming(screen, room)])
     body: RenderableType = Group(*nodes, *([rest] if rest.row_count else []))
     if width >= WIDE:
         body = Table.grid(padding=(0, 3, 0, 0))
@@ -140,17 +135,17 @@ def inside(
     return Group(*([troubles] if troubles.row_count else []), body)
 
 
-def _border(left: str, right: str, width: int, line: str) -> Text:
+def _border(left: str, right: str, width: int) -> Text:
     """Two texts on a border, at its ends; the left one alone if both do not fit."""
     gap = width - 8 - cell_len(left) - cell_len(right)
     if not left:
         return Text(right)
-    return Text(f"{left} {line * gap} {right}" if gap > 0 else left)
+    return Text(f"{left} {'─' * gap} {right}" if gap > 0 else left)
 
 
-def _title(state: RunState, width: int, glyphs: Glyphs) -> str:
+def _title(state: RunState, width: int) -> str:
     """The longest title that fits."""
-    every = [f" {glyphs.sign('to come')[0]} ".join(parts) for parts in titles(state)]
+    every = [f" {sign('to come')[0]} ".join(parts) for parts in titles(state)]
     return next((title for title in every if cell_len(title) <= width), every[-1])
 
 
@@ -164,16 +159,16 @@ def _rows(rows: Iterable[_Row]) -> Table:
     return grid
 
 
-def _cut(text: Text, glyphs: Glyphs) -> Text:
-    """A text that is cut at the end of its line. The ellipsis is one character that is not ASCII."""
-    text.overflow, text.no_wrap = "ellipsis" if glyphs.unicode else "crop", True
+def _cut(text: Text) -> Text:
+    """A text that is cut at the end of its line."""
+    text.overflow, text.no_wrap = "ellipsis", True
     return text
 
 
 # How far the run is ------------------------------------
 
 
-def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[RenderableType]:
+def _progress(screen: Screen, width: int) -> list[RenderableType]:
     state, total = screen.state, len(screen.state.nodes)
     if restoring := restoring_in_words(state):
         return [Text(restoring)]
@@ -183,7 +178,7 @@ def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[RenderableType
     done = f"{state.recovered} of {counted(until, 'node')}"
     if until < total:
         done += f", then a pause before {total - until} more"
-    return _bar(f"{done}   {_time_left(screen)}".rstrip(), screen.share, width, glyphs)
+    return _bar(f"{done}   {_time_left(screen)}".rstrip(), screen.share, width)
 
 
 def _time_left(screen: Screen) -> str:
@@ -195,17 +190,17 @@ def _time_left(screen: Screen) -> str:
     return left_in_words(left, screen.now, screen.zone)
 
 
-def _bar(words: str, share: float, width: int, glyphs: Glyphs) -> list[RenderableType]:
+def _bar(words: str, share: float, width: int) -> list[RenderableType]:
     """A text over a bar, which is readable without colour and full only when all is done.
 
     The bar has a line of its own: so it has enough columns to be seen moving.
     """
     full, half = divmod(int(min(1.0, max(0.0, share)) * 2 * width), 2)
-    bar = (glyphs.sign("bar", full), glyphs.sign("half", half), glyphs.sign("rest", width - full - half))
+    bar = (sign("bar", full), sign("half", half), sign("rest", width - full - half))
     return [Text(words), Text.assemble(*bar)]
 
 
-def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[RenderableType]:
+def _merges(screen: Screen, width: int, room: _Room) -> list[RenderableType]:
     """The merges before the first wave: their number and size, and a line for each that is in progress."""
     state, due = screen.state, merging_now(screen.state)
     if not due:
@@ -216,27 +211,27 @@ def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[Ren
     for one in [one for one in state.merging.in_progress if one.begun is not None][: max(1, room.moving)]:
         target, took = one.target, duration(screen.since(one.begun or 0.0))
         segments = f"from {counted(target.segments, 'segment')} a copy, {size(target.bytes)}, {took} so far"
-        rows.append(("Merge", _cut(Text(f"{target.index}: {segments}"), glyphs)))
+        rows.append(("Merge", _cut(Text(f"{target.index}: {segments}"))))
     rows += [("", Text("; ".join(others)))] if others else []
     words = f"{first}   {size(done)} of {size(total)}"
-    return [*_bar(words, done / total if total else 0.0, width, glyphs), _rows(rows)]
+    return [*_bar(words, done / total if total else 0.0, width), _rows(rows)]
 
 
 # The nodes ------------------------------------
 
 
-def _nodes(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[RenderableType]:
+def _nodes(screen: Screen, width: int, room: _Room) -> list[RenderableType]:
     state, wave = screen.state, screen.state.wave_nodes
     found: list[RenderableType] = []
     if len(state.nodes) > max(room.nodes, len(wave)) and room.signs and len(state.nodes) > _FEW:
-        found.append(_signs(screen, width, room, glyphs))
+        found.append(_signs(screen, width, room))
     if state.wave is not None and len(wave) <= room.nodes:
         names = max(cell_len(node.name) for node in wave) if wave else 0
-        found += [_node_line(screen, node, min(names, width // 3), width, glyphs) for node in wave]
+        found += [_node_line(screen, node, min(names, width // 3), width) for node in wave]
     elif state.wave is not None:
-        found.append(_rows(_wave_rows(screen, wave, glyphs)))
+        found.append(_rows(_wave_rows(screen, wave)))
     if beside := still_recovering(state, screen.now):
-        found.append(_rows([("Beside", _cut(Text(beside), glyphs))]))
+        found.append(_rows([("Beside", _cut(Text(beside)))]))
     return found
 
 
@@ -244,7 +239,7 @@ _FEW = 12
 """Up to so many nodes, the signs of all nodes would show no more than the numbers do."""
 
 
-def _node_line(screen: Screen, node: NodeProgress, names: int, width: int, glyphs: Glyphs) -> Text:
+def _node_line(screen: Screen, node: NodeProgress, names: int, width: int) -> Text:
     """A node of the wave with its steps, as many as fit: those that are over go first, then those to come."""
     wave = screen.state.wave
     zone = in_zone(wave.zone if wave is not None else None)
@@ -252,30 +247,30 @@ def _node_line(screen: Screen, node: NodeProgress, names: int, width: int, glyph
     steps = list(screen.steps(node))
     if node.phase is NodePhase.FAILED or not steps:
         name = _AT_REST.get(node.phase, "to come")
-        return _cut(head + Text.assemble(glyphs.sign(name), f" {in_words(screen.state, node)}"), glyphs)
-    parts = [_step(step, node, glyphs) for step in steps]
+        return _cut(head + Text.assemble(sign(name), f" {in_words(screen.state, node)}"))
+    parts = [_step(step, node) for step in steps]
     while len(parts) > 1 and sum(part.cell_len + 3 for part in parts) - 3 > width - head.cell_len:
         over = [place for place, step in enumerate(steps) if step.state is StepState.OVER]
         long = [place for place in over if steps[place].name == DISABLE]
         drops = (*long, *over, len(parts) - 1)[0]
         del parts[drops], steps[drops]
-    return _cut(head + Text("   ").join(parts), glyphs)
+    return _cut(head + Text("   ").join(parts))
 
 
-def _step(step: TurnStep, node: NodeProgress, glyphs: Glyphs) -> Text:
+def _step(step: TurnStep, node: NodeProgress) -> Text:
     took = f" {duration(step.seconds)}" if step.seconds is not None and step.seconds >= 1.0 else ""
     again = f" (sent {node.tries} times)" if step.state is StepState.NOW and node.tries > 1 else ""
-    return Text.assemble(glyphs.sign(_SIGN[step.state]), f" {step.name}{took}{again}")
+    return Text.assemble(sign(_SIGN[step.state]), f" {step.name}{took}{again}")
 
 
-def _wave_rows(screen: Screen, wave: Sequence[NodeProgress], glyphs: Glyphs) -> list[_Row]:
+def _wave_rows(screen: Screen, wave: Sequence[NodeProgress]) -> list[_Row]:
     """A wave of many nodes: how many are in each step, and by name those that keep it."""
     state = screen.state
     counts: dict[str, list[NodeProgress]] = {}
     for node in wave:
         counts.setdefault(in_words(state, node), []).append(node)
     parts = [
-        Text.assemble(glyphs.sign(_sign_of(screen, found[0])), f" {len(found)} {step}")
+        Text.assemble(sign(_sign_of(screen, found[0])), f" {len(found)} {step}")
         for step, found in counts.items()
     ]
     number = state.wave.number if state.wave is not None else 0
@@ -294,7 +289,7 @@ def _sign_of(screen: Screen, node: NodeProgress) -> str:
     return "now" if current_step(screen.state, node) else "to come"
 
 
-def _signs(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> Table:
+def _signs(screen: Screen, width: int, room: _Room) -> Table:
     """A sign for each node, a row for each zone where it is known; numbers if not even the signs fit."""
     by_zone: dict[str, list[str]] = {}
     for node in screen.state.nodes.values():
@@ -307,20 +302,20 @@ def _signs(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> Table:
             if len(by_zone) <= room.signs
             else {"": [one for each in by_zone.values() for one in each]}
         )
-        return _rows((in_zone(zone) or "nodes", _counts(signs, glyphs)) for zone, signs in by_zone.items())
-    return _rows((in_zone(zone) or "nodes", _runs(signs, glyphs)) for zone, signs in by_zone.items())
+        return _rows((in_zone(zone) or "nodes", _counts(signs)) for zone, signs in by_zone.items())
+    return _rows((in_zone(zone) or "nodes", _runs(signs)) for zone, signs in by_zone.items())
 
 
 _IN_ORDER = ("done", "skipped", "failed", "now", "to come")
 
 
-def _runs(signs: Sequence[str], glyphs: Glyphs) -> Text:
+def _runs(signs: Sequence[str]) -> Text:
     """Finished nodes first, then those that are being restarted, then those to come."""
-    return Text.assemble(*(glyphs.sign(name, signs.count(name)) for name in _IN_ORDER if name in signs))
+    return Text.assemble(*(sign(name, signs.count(name)) for name in _IN_ORDER if name in signs))
 
 
-def _counts(signs: Sequence[str], glyphs: Glyphs) -> Text:
-    parts = [Text.assemble(glyphs.sign(name), f" {signs.count(name)}") for name in _IN_ORDER if name in signs]
+def _counts(signs: Sequence[str]) -> Text:
+    parts = [Text.assemble(sign(name), f" {signs.count(name)}") for name in _IN_ORDER if name in signs]
     return Text("   ").join(parts)
 
 
@@ -354,23 +349,22 @@ def _held(screen: Screen, wait: Wait, room: _Room) -> list[_Row]:
     return rows
 
 
-def _cluster(screen: Screen, room: _Room, glyphs: Glyphs) -> list[_Row]:
+def _cluster(screen: Screen, room: _Room) -> list[_Row]:
     rows: list[_Row] = []
     if words := cluster_in_words(screen):
         rows.append(("Cluster", Text(words, style="bold" if words.startswith("red") else "")))
         cell = recovery_of(screen.seen, screen.now)
-        rows += [("", _moving_line(one, glyphs)) for one in (cell.moving if cell else ())[: room.moving]]
+        rows += [("", _moving_line(one)) for one in (cell.moving if cell else ())[: room.moving]]
     if allocation := allocation_in_words(screen):
         rows.append(("Allocation", Text(allocation)))
     return rows
 
 
-def _moving_line(one: Recovery, glyphs: Glyphs) -> Text:
-    arrow = "→" if glyphs.unicode else "->"
-    way = f"{one.source} {arrow} {one.target}" if one.source else f"{one.target}, own disk"
+def _moving_line(one: Recovery) -> Text:
+    way = f"{one.source} → {one.target}" if one.source else f"{one.target}, own disk"
     copy = max(one.bytes_copied, one.bytes_total - one.bytes_reused)
     amount = f" {size(one.bytes_copied)} of {size(copy)}" if copy else ""
-    return _cut(Text(f"{one.shard} {way}: {one.stage}{amount}"), glyphs)
+    return _cut(Text(f"{one.shard} {way}: {one.stage}{amount}"))
 
 
 def _coming(screen: Screen, room: _Room) -> list[_Row]:
@@ -380,7 +374,7 @@ def _coming(screen: Screen, room: _Room) -> list[_Row]:
         rows.append(("Next", Text(words)))
     if words := to_restore(screen.state):
         rows.append(("To restore", Text(words)))
-        rows += [("", Text(item)) for item in changes_to_restore(screen.state)[: room.owed]]
+        rows += [("", Text(item)) for item in changed_in_words(screen.state)[: room.owed]]
     wait = screen.wait
     if wait is not None and wait.holds:
         names = [*dict.fromkeys(hold.predicate for hold in wait.holds)][: room.holds]

@@ -31,7 +31,7 @@ from orchestrator.view.feed import Feed
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.left_behind import unrestored_in_words
 from orchestrator.view.merge_summary import merge_object
-from orchestrator.view.model import Screen, asked_in_words, titles
+from orchestrator.view.model import Screen, asked_in_words, titles, troubles
 from orchestrator.view.panel import inside
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import (
@@ -188,7 +188,7 @@ def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: R
     if asked := asked_in_words(state):
         rows.append(("Asked", asked))
     lines = [line for label, text in rows for line in _row(label, text, reader.width)]
-    for trouble in Screen(state, None, now=now).trouble:
+    for trouble in troubles(state):
         lines += wrapped(one_line(trouble), reader.width, first="! ", then="  ")
     for line in _start_failures(state):
         text = line.lstrip()

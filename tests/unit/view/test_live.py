@@ -48,7 +48,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
 from orchestrator.view.live import LiveReporter, live_console, wants_live
-from orchestrator.view.model import Screen, cluster_in_words, next_in_words, recovery_of
+from orchestrator.view.model import Screen, cluster_in_words, next_in_words, recovery_of, troubles
 from orchestrator.view.panel import panel
 from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen
 from orchestrator.view.reporters import LineReporter
@@ -142,7 +142,7 @@ def views() -> Iterator[tuple[str, object]]:
         name: replace(node, phase=phases.get(name, node.phase), failure="held" if name in phases else None)
         for name, node in samples.run_state().nodes.items()
     }
-    yield "a skipped node has not failed", Screen(samples.run_state(nodes=nodes), WAITS, now=now).trouble
+    yield "a skipped node has not failed", troubles(samples.run_state(nodes=nodes))
     asked = "asked to stop by SIGINT"
     down = StandingDown(reason=asked, outcome=Outcome.INTERRUPTED)
     phase = run_phase(Phase.DOWN, Phase.STANDING_DOWN, why=asked)
