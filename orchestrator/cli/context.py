@@ -36,7 +36,7 @@ from orchestrator.untrusted import visible
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Reporters, json_line
-from orchestrator.view.summary import SIGNS, Summary, refusal_object, summary
+from orchestrator.view.summary import VERDICTS, Summary, refusal_object, summary
 from orchestrator.view.text import printed, wrapped
 from orchestrator.view.unit_status import SOCKET, UnitStatus
 
@@ -88,7 +88,7 @@ class Context:
         """Return the exit code. A run has printed its summary; without a run, print the message."""
         if isinstance(end, RunState):
             return int(exit_code(end))
-        self.note(f"{SIGNS[end.code is ExitCode.DONE]} {end.message}")
+        self.note(f"{VERDICTS[end.code is ExitCode.DONE]} {end.message}")
         code = self.end(end.code, run=end.run, cluster=end.cluster, left=list(end.left), message=end.message)
         return int(code)
 

@@ -29,7 +29,7 @@ from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object
 from orchestrator.view.plan import plan_object, plan_text
-from orchestrator.view.summary import SIGNS
+from orchestrator.view.summary import VERDICTS
 from orchestrator.view.text import counted, nodes_of, size, wrapped
 
 _REQUESTS: Final[Mapping[Request, str]] = {
@@ -155,7 +155,7 @@ def note_beforehand(prepared: Preparation, context: Context, *, looks: bool = Tr
 def end_without_nodes(prepared: Preparation, context: Context) -> int:
     """End as done: a schedule finds nothing due on most days."""
     why = prepared.not_due or ""
-    context.note(f"{SIGNS[True]} {why}")
+    context.note(f"{VERDICTS[True]} {why}")
     return int(
         context.end(
             ExitCode.DONE,

@@ -22,6 +22,7 @@ from orchestrator.model.work_event import IndexMerged
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.left_behind import unrestored_in_words
 from orchestrator.view.phrases import OUTCOMES, prediction_object
+from orchestrator.view.signs import sign
 from orchestrator.view.text import (
     counted,
     day_and_minute,
@@ -43,7 +44,7 @@ _MOST_NODES = 12
 _NAMED = 3
 _SLOW = 1.5
 """A node is slow if it took so many times the median of its run."""
-SLOW_SIGN, TIMED_SIGN, OTHER_SIGN = "!", "✓", "·"
+SLOW_SIGN, TIMED_SIGN, OTHER_SIGN = (sign(name)[0] for name in ("attention", "done", "to come"))
 _USUAL_WIDTH = 80
 _INDENT = "  "
 

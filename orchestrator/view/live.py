@@ -20,10 +20,9 @@ from io import TextIOWrapper
 from types import TracebackType
 from typing import Self, TextIO
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, Group
 from rich.control import Control
 from rich.live import Live
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -37,13 +36,13 @@ from orchestrator.untrusted import visible
 from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
 from orchestrator.view.model import Screen
-from orchestrator.view.panel import panel
+from orchestrator.view.panel import Visible, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.reporters import End
-from orchestrator.view.signs import ASCII, UNICODE, Glyphs
+from orchestrator.view.signs import in_encoding, sign
 from orchestrator.view.steps import Meter, Turns
-from orchestrator.view.summary import SIGNS, summary, summary_lines
-from orchestrator.view.text import IN_ASCII, time_of_day, zone_name
+from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.text import time_of_day, zone_name
 
 FRAME: Seconds = 0.25
 """Seconds between two pictures at least."""
@@ -80,21 +79,6 @@ def live_console(stream: TextIO, environ: Mapping[str, str]) -> Console:
     return console
 
 
-class _Visible:
-    """A picture whose foreign characters, as in a node's name, cannot control the terminal or widen lines."""
-
-    def __init__(self, picture: RenderableType, glyphs: Glyphs) -> None:
-        self._picture = picture
-        self._ascii = {} if glyphs.unicode else {ord(sign): plain for sign, plain in IN_ASCII.items()}
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in console.render_lines(self._picture, options, pad=False):
-            clean = [Segment(visible(part.text.translate(self._ascii)), part.style) for part in line]
-            width = min(Segment.get_line_length(clean), options.max_width)
-            yield from Segment.adjust_line_length(clean, width, pad=False)
-            yield Segment.line()
-
-
 class LiveReporter:
     """A `Reporter` that draws the live view. Use it as a context manager around the run.
 
@@ -127,7 +111,6 @@ class LiveReporter:
         self._console, self._of_end = console, end
         self._now = now
         self._seen = seen
-        self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
         self._feed, self._turns = Feed(kind, past), Turns(past)
         self._meter, self._zone, self._hint = Meter(), zone, hint
         self._above = Above(self._feed, self._turns, kind)
@@ -182,11 +165,10 @@ class LiveReporter:
 
     def _toned(self, line: str) -> Text:
         """A line of the end: only its sign has a colour, and what is not restored is bold."""
-        ascii_only = {} if self._glyphs.unicode else {ord(sign): plain for sign, plain in IN_ASCII.items()}
-        text = Text(visible(line).translate(ascii_only))
-        if line.startswith(tuple(SIGNS.values())):
-            _sign, style = UNICODE.sign("done" if line.startswith(SIGNS[True]) else "failed")
-            text.stylize(style, 0, 1)
+        text = Text(in_encoding(visible(line), self._console.encoding))
+        for mark, style in (sign("done"), sign("failed")):
+            if line.startswith(mark):
+                text.stylize(style, 0, 1)
         text.highlight_words(["NOT RESTORED"], "bold")
         return text
 
@@ -236,8 +218,8 @@ class LiveReporter:
         # One column is left free: a terminal that wraps at the last one would break every line in two. The
         # cursor rests on an empty line below: there the terminal's own `^C` does not wrap, which would leave
         # the panel a line off from where it is erased.
-        below = panel(screen, width - 1, height=height, glyphs=self._glyphs, hint=self._hint)
-        live.update(Group(_Visible(below, self._glyphs), Text("")), refresh=True)
+        below = panel(screen, width - 1, height=height, hint=self._hint)
+        live.update(Group(below, Text("")), refresh=True)
 
     def _scroll(self) -> None:
         while self._to_scroll:
@@ -254,7 +236,7 @@ class LiveReporter:
         time = time_of_day(line.at, self._zone)
         if self._scrolled and line is self._scrolled[0]:
             time += f" {zone_name(line.at, self._zone)}"
-        sign = Text.assemble(self._glyphs.sign(line.sign) if line.sign else " ")
-        row.add_row(time, sign, Text(visible(line.text), style="bold" if line.bad else ""))
+        before = Text.assemble(sign(line.sign) if line.sign else " ")
+        row.add_row(time, before, Text(visible(line.text), style="bold" if line.bad else ""))
         # The last column is left free here too: a line that fills it has no end for who copies the screen.
-        self._console.print(row, width=self._size.width - 1)
+        self._console.print(Visible(row), width=self._size.width - 1)

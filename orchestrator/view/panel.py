@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -23,7 +24,7 @@ from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.next_command import next_command
 from orchestrator.steps import DISABLE
-from orchestrator.untrusted import one_line
+from orchestrator.untrusted import one_line, visible
 from orchestrator.view.cluster_now import changed_in_words
 from orchestrator.view.model import (
     Screen,
@@ -41,9 +42,10 @@ from orchestrator.view.model import (
     slowest,
     titles,
     to_restore,
+    troubles,
 )
 from orchestrator.view.progress import Wait, merges_in_words, still_recovering
-from orchestrator.view.signs import sign
+from orchestrator.view.signs import ONE_COLUMN, in_encoding, sign
 from orchestrator.view.steps import StepState, TurnStep, current_step, in_words, left_in_words, rounded
 from orchestrator.view.text import counted, duration, listed, size
 
@@ -96,7 +98,7 @@ def panel(screen: Screen, width: int, *, height: int | None = None, hint: bool =
     state = screen.state
     ending = ending_hint(state) if hint else ""
     so_far = f"{duration(screen.since(state.process.started))} so far"
-    return Panel(
+    picture = Panel(
         inside(screen, width, height=height, frame=_FRAME),
         title=_border(_title(state, width - 8 - len(so_far)), so_far, width),
         title_align="left",
@@ -105,6 +107,22 @@ def panel(screen: Screen, width: int, *, height: int | None = None, hint: bool =
         box=box.ROUNDED,
         width=width,
     )
+    return Visible(picture)
+
+
+class Visible:
+    """A picture whose foreign characters, as in a node's name, cannot control the terminal or widen lines."""
+
+    def __init__(self, picture: RenderableType) -> None:
+        self._picture = picture
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self._picture, options, pad=False):
+            shown = (in_encoding(visible(part.text), options.encoding, ONE_COLUMN) for part in line)
+            clean = [Segment(text, part.style) for text, part in zip(shown, line, strict=True)]
+            width = min(Segment.get_line_length(clean), options.max_width)
+            yield from Segment.adjust_line_length(clean, width, pad=False)
+            yield Segment.line()
 
 
 _FRAME = 4
@@ -116,10 +134,10 @@ def inside(screen: Screen, width: int, *, height: int | None = None, frame: int 
     room, inner = _room(width, height), max(16, width - frame)
     half = inner // 2 - 1
     left, right = (inner - half - 3, half) if width >= WIDE else (inner, inner)
-    troubles = Table.grid(padding=(0, 1, 0, 0))
+    urgent = Table.grid(padding=(0, 1, 0, 0))
     for line in troubles(screen.state)[: room.trouble]:
         cut = one_line(line, room.trouble_lines * (inner - 2))
-        troubles.add_row(Text.assemble(sign("attention")), Text(cut, style="bold"))
+        urgent.add_row(Text.assemble(sign("attention")), Text(cut, style="bold"))
     nodes = [
         *_progress(screen, left),
         *_merges(screen, left, room),
@@ -132,7 +150,7 @@ def inside(screen: Screen, width: int, *, height: int | None = None, frame: int 
         body.add_column(width=left)
         body.add_column(width=right)
         body.add_row(Group(*nodes), rest)
-    return Group(*([troubles] if troubles.row_count else []), body)
+    return Group(*([urgent] if urgent.row_count else []), body)
 
 
 def _border(left: str, right: str, width: int) -> Text:

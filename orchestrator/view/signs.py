@@ -1,4 +1,4 @@
-"""The signs of the live view: each in Unicode and ASCII, with its colour.
+"""The signs of the views: each in Unicode and ASCII, with its colour.
 
 Colour is on signs alone; text has the terminal's own colour, and what is bad is bold. The colours are
 those of the 256-colour cube that have a contrast of at least 4.5 to 1 with black and with white. The first
@@ -8,7 +8,6 @@ those of the 256-colour cube that have a contrast of at least 4.5 to 1 with blac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 SIGNS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -25,17 +24,25 @@ SIGNS: Final[Mapping[str, tuple[str, str, str]]] = {
 """Name of a sign to its character, the same in ASCII, and its style. Each is one column wide."""
 
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
-    """The signs as a terminal can show them."""
-
-    unicode: bool
-
-    def sign(self, name: str, times: int = 1) -> tuple[str, str]:
-        """A sign, so many times, with its style, as `Text.assemble` takes it."""
-        character, plain, style = SIGNS[name]
-        return ((character if self.unicode else plain) * times, style)
+def sign(name: str, times: int = 1) -> tuple[str, str]:
+    """A sign, so many times, with its style, as `Text.assemble` takes it."""
+    character, _, style = SIGNS[name]
+    return character * times, style
 
 
-UNICODE = Glyphs(unicode=True)
-ASCII = Glyphs(unicode=False)
+IN_ASCII: Final[Mapping[str, str]] = {
+    **{character: plain for character, plain, _ in SIGNS.values()},
+    "→": "->",
+    "…": "...",
+    "─": "-",
+}
+"""All signs of the program that are not ASCII, and what is written where an encoding lacks them."""
+
+ONE_COLUMN: Final[Mapping[str, str]] = {sign: plain[-1] for sign, plain in IN_ASCII.items()}
+"""The same for a picture, whose border stays where it is."""
+
+
+def in_encoding(text: str, encoding: str, plain: Mapping[str, str] = IN_ASCII) -> str:
+    """A text in which signs that an encoding lacks are in ASCII."""
+    lacking = {ord(sign): each for sign, each in plain.items() if not sign.encode(encoding, "ignore")}
+    return text.translate(lacking)

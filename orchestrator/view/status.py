@@ -40,7 +40,7 @@ from orchestrator.view.progress import (
     still_recovering,
     wait_of,
 )
-from orchestrator.view.signs import ASCII, UNICODE, Glyphs
+from orchestrator.view.signs import SIGNS
 from orchestrator.view.steps import Turns, in_words
 from orchestrator.view.text import (
     counted,
@@ -70,12 +70,6 @@ class Reader:
 
     width: int | None = None  # columns of the terminal; None for a pipe or a file
     zone: tzinfo | None = None  # time zone; None for that of this machine
-    unicode: bool = True  # whether its encoding has every sign
-
-    @property
-    def glyphs(self) -> Glyphs:
-        """The signs that it can show."""
-        return UNICODE if self.unicode else ASCII
 
 
 def status_text(
@@ -158,7 +152,7 @@ def _view(state: RunState, records: Sequence[Record], now: Instant, reader: Read
     width = (reader.width or _WIDTH) - len(_INDENT)
     out = StringIO()
     console = Console(file=out, width=width, color_system=None, highlight=False)
-    console.print(inside(screen, width, height=_FITS, glyphs=reader.glyphs))
+    console.print(inside(screen, width, height=_FITS))
     lines = [f"{_INDENT}{line}".rstrip() for line in out.getvalue().splitlines()]
     return [*lines, *_start_failures(state)]
 
@@ -247,7 +241,7 @@ def _last_events(
     lines: list[str] = []
     for one in reversed(found):
         time = (day_and_minute if now - one.at > _DAY else time_of_day)(one.at, reader.zone)
-        sign = reader.glyphs.sign(one.sign)[0] if one.sign else " "
+        sign = SIGNS[one.sign][0] if one.sign else " "
         first = f"{_INDENT}{time} {sign} "
         event = wrapped(one_line(one.text, _LONGEST), reader.width, first=first, then=" " * len(first))
         if lines and len(lines) + len(event) >= room:

@@ -49,6 +49,7 @@ from orchestrator.view.merge_summary import (
 )
 from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object
 from orchestrator.view.progress import not_restored
+from orchestrator.view.signs import sign
 from orchestrator.view.text import counted, duration, hung, listed
 
 
@@ -326,7 +327,7 @@ _NOT_SEEN: Final = {
 }
 """Nodes that run again and that the run did not wait for at its end."""
 
-SIGNS: Final = {True: "✓", False: "✗"}
+VERDICTS: Final = {True: sign("done")[0], False: sign("failed")[0]}
 """The first character of an end: of a good one, and of any other."""
 Row = tuple[str, str]
 """A label and its text; a row without a label belongs to the one before."""
@@ -362,7 +363,7 @@ def _lines(end: Summary, width: int | None, most: int) -> list[str]:
         *([("Report", end.page)] if end.page else []),
     ]
     column = min(_COLUMN, max([8, *(len(label) for label, _ in rows)]))
-    lines = hung(f"{SIGNS[end.outcome in _GOOD]} {end.cluster or 'run'}: ", headline(end), width)
+    lines = hung(f"{VERDICTS[end.outcome in _GOOD]} {end.cluster or 'run'}: ", headline(end), width)
     for label, text in rows:
         lines += hung(f"  {label:<{column}}  ", text, width)
     if end.next is None:

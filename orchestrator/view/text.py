@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 from typing import Final, TextIO
 
@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from orchestrator.formats import clock_time, counted, duration, listed, size, stamp, stamp_seconds
 from orchestrator.model.observation import SettingValue
 from orchestrator.untrusted import visible
+from orchestrator.view.signs import in_encoding
 
 __all__ = [
     "clock_time",
@@ -63,10 +64,6 @@ def setting(value: SettingValue | None) -> str:
             return f"[{', '.join(value)}]"
 
 
-IN_ASCII: Final[Mapping[str, str]] = {"→": "->", "…": "...", "·": "-", "✓": "+", "✗": "X", "▶": ">"}
-"""The program's own signs that are not ASCII, and what is written to a stream whose encoding lacks them."""
-
-
 def printed(lines: Iterable[str], stream: TextIO) -> str:
     """Lines as they are written to a stream: each made visible, so that none can be more than one.
 
@@ -74,8 +71,7 @@ def printed(lines: Iterable[str], stream: TextIO) -> str:
     """
     text = "".join(f"{visible(line)}\n" for line in lines)
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    lacking = {ord(sign): plain for sign, plain in IN_ASCII.items() if not sign.encode(encoding, "ignore")}
-    return text.translate(lacking).encode(encoding, "backslashreplace").decode(encoding)
+    return in_encoding(text, encoding).encode(encoding, "backslashreplace").decode(encoding)
 
 
 _INDENT: Final = 4

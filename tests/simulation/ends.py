@@ -19,7 +19,7 @@ from orchestrator.next_command import AFTER
 from orchestrator.runs.report import facts_of_run
 from orchestrator.view.advice import advice
 from orchestrator.view.status import status_text
-from orchestrator.view.summary import SIGNS, Summary, summary, summary_lines
+from orchestrator.view.summary import VERDICTS, Summary, summary, summary_lines
 
 LINES, COLUMNS = 24, 80
 _NARROW: Final = 60
@@ -55,7 +55,7 @@ def read(state: RunState, records: Sequence[Record], told: Sequence[Event]) -> S
     events = told or [record.event for record in records]
     end = summary(state, state.outcome, events, records[-1].at)
     lines, small, narrow = (summary_lines(end, width) for width in (None, COLUMNS, _NARROW))
-    assert lines[0].startswith(f"{SIGNS[end.exit_code in (0, 9)]} {end.cluster}: "), lines[0]
+    assert lines[0].startswith(f"{VERDICTS[end.exit_code in (0, 9)]} {end.cluster}: "), lines[0]
     assert len(state.nodes) > _FEW or end.merges or len(small) <= LINES, small
     whole = {"\\", *" ".join(lines).split()}
     for shown in (small, narrow):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -21,6 +22,13 @@ from orchestrator.model.prediction import Prediction
 from orchestrator.runtime import codec
 from orchestrator.view.progress import CopiesNow, Seen
 from tests.states import state_with
+
+
+class Ascii(io.StringIO):
+    """A stream whose encoding has no sign."""
+
+    encoding = "ascii"
+
 
 t0 = 1_800_000_000.0
 GOLDEN = Path(__file__).parents[2] / "data" / "view"

@@ -52,7 +52,7 @@ from orchestrator.view.model import Screen, cluster_in_words, next_in_words, rec
 from orchestrator.view.panel import panel
 from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen
 from orchestrator.view.reporters import LineReporter
-from orchestrator.view.signs import ASCII, SIGNS, UNICODE, Glyphs
+from orchestrator.view.signs import SIGNS
 from orchestrator.view.steps import Turns
 from orchestrator.view.summary import headline, summary, summary_lines
 from tests.cli.console import Terminal
@@ -65,13 +65,16 @@ WAITS = Decision(watch=Watch(until=0.0, for_people="es2 to come up"))
 
 
 def picture(
-    screen: Screen, width: int, *, height: int | None = None, glyphs: Glyphs = UNICODE, **console: Any
+    screen: Screen,
+    width: int,
+    *,
+    height: int | None = None,
+    ascii_only: bool = False,
+    **console: Any,
 ) -> str:
-    out = io.StringIO()
+    out = samples.Ascii() if ascii_only else io.StringIO()
     options = {"color_system": None, **console}
-    Console(file=out, width=width, force_terminal=True, **options).print(
-        panel(screen, width, height=height, glyphs=glyphs)
-    )
+    Console(file=out, width=width, force_terminal=True, **options).print(panel(screen, width, height=height))
     return out.getvalue()
 
 
@@ -98,12 +101,13 @@ def recovering() -> Screen:
     )
 
 
-@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
-def test_every_line_is_as_wide_as_asked_and_has_its_step(glyphs: Glyphs) -> None:
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_every_line_is_as_wide_as_asked_and_has_its_step(*, ascii_only: bool) -> None:
     for width in (20, *range(72, 90), 100, 135, 136, 160, 200):
         for screen in (down(), recovering()) if width in {20, 80, 135, 136, 200} else (down(),):
-            drawn = picture(screen, width, glyphs=glyphs)
+            drawn = picture(screen, width, ascii_only=ascii_only)
             assert {cell_len(line) for line in drawn.splitlines()} == {width}
+            assert drawn.isascii() is ascii_only
             step = "start" if screen.state.phase is Phase.DOWN else "recover"
             assert width < 72 or step in drawn, f"{width} columns:\n{drawn}"
 
@@ -287,6 +291,15 @@ def test_a_name_cannot_drive_the_terminal() -> None:
     assert said.count(r"prod\x1b]0;owned\x9b2J") >= 2, "in the picture, and at the end"
     drawn = [line for line in said.splitlines() if "\\x9b2J" in line and "xx" in line]
     assert cell_len(Text.from_ansi(drawn[0]).plain) <= 80, "no line grows over the edge of the terminal"
+
+
+def test_lines_above_the_panel_are_in_ascii_where_it_is() -> None:
+    out = samples.Ascii()
+    with LiveReporter(console_on(out), lambda: samples.t0) as reporter:
+        change = StopNode(node=NodeName("es1"))
+        reporter.events(samples.records([ActionFailed(action=change, reason="a → b", in_doubt=False)]))
+        assert until(lambda: "a > b" in out.getvalue())
+    assert out.getvalue().isascii()
 
 
 def test_it_draws_four_times_a_second_at_most_and_keeps_the_wait() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC
-from io import StringIO
 from typing import Any, Final
 
 from rich.console import Console
@@ -25,7 +24,6 @@ from orchestrator.view.panel import panel
 from orchestrator.view.phrases import awaited
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.progress import half_done, left_to_do
-from orchestrator.view.signs import ASCII
 from orchestrator.view.status import Reader, status_object, status_text
 from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
 from tests.states import state_with
@@ -112,9 +110,9 @@ def the_end(outcome: Outcome, *more: Event, nodes: int = 3) -> Summary:
 
 
 def drawn(state: RunState) -> str:
-    out = StringIO()
+    out = samples.Ascii()
     console = Console(file=out, width=100, color_system=None, force_terminal=False)
-    console.print(panel(Screen(state, None, now=T0 + 65), 100, glyphs=ASCII))
+    console.print(panel(Screen(state, None, now=T0 + 65), 100))
     return out.getvalue()
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from docs import pictures
 from orchestrator.view.live import live_console
 from orchestrator.view.panel import panel
-from orchestrator.view.signs import ASCII, UNICODE, Glyphs
+from tests.unit.view import samples
 from tests.unit.view.moments import NAMES, Moment, moments
 
 Golden = Callable[[str, str], None]
@@ -22,8 +22,8 @@ SIZES = ((60, 20), (80, 24), (120, 40), (200, 50))
 COUNTS = (3, 30, 300)
 
 
-def _drawn(moment: Moment, width: int, height: int, *, colour: bool, glyphs: Glyphs = UNICODE) -> str:
-    out = io.StringIO()
+def _drawn(moment: Moment, width: int, height: int, *, colour: bool, ascii_only: bool = False) -> str:
+    out = samples.Ascii() if ascii_only else io.StringIO()
     console = Console(
         file=out,
         width=width,
@@ -31,7 +31,7 @@ def _drawn(moment: Moment, width: int, height: int, *, colour: bool, glyphs: Gly
         color_system="256" if colour else None,
         no_color=not colour,
     )
-    console.print(panel(moment.screen, width - 1, height=height, glyphs=glyphs))
+    console.print(panel(moment.screen, width - 1, height=height))
     return out.getvalue()
 
 
@@ -49,7 +49,7 @@ def test_pictures_of_a_lived_run(nodes: int, width: int, height: int, golden: Go
         coloured = _drawn(seen[name], width, height, colour=True)
         assert "\x1b[" in coloured
         assert Text.from_ansi(coloured).plain.split() == text.split(), "colour alone says nothing"
-        assert _drawn(seen[name], width, height, colour=False, glyphs=ASCII).isascii()
+        assert _drawn(seen[name], width, height, colour=False, ascii_only=True).isascii()
         assert lines[1].lstrip("│ ").startswith(f"{moment_of(nodes, name)} of {nodes} nodes"), "it is first"
         assert sum(text.count(sign) for sign in "✓▶·") > nodes or nodes < FEW or width < 80, "a sign a node"
 

@@ -30,8 +30,8 @@ from orchestrator.untrusted import one_line, visible
 from orchestrator.view.above import sign_of
 from orchestrator.view.feed import Feed
 from orchestrator.view.phrases import OUTCOMES
-from orchestrator.view.signs import SIGNS
-from orchestrator.view.text import IN_ASCII, duration, listed, setting, size, stamp, stamp_seconds
+from orchestrator.view.signs import IN_ASCII, SIGNS
+from orchestrator.view.text import duration, listed, setting, size, stamp, stamp_seconds
 from orchestrator.view.words import action_sentence, sentence
 from tests.unit.view import samples
 
