@@ -34,6 +34,25 @@ def next_command(verb: str, *words: str, state: str = "") -> str:
     return shlex.join(("orchestrate", *verb.split(), *words, *named))
 
 
+def shell_lines(line: str, width: int | None, *, indent: int) -> list[str]:
+    """A command line as lines that a shell takes as one, broken before an option if that is enough."""
+    blank = " " * indent
+    if width is None or indent + len(line) <= width:
+        return [blank + line]
+    parts: list[str] = []
+    for word in map(shlex.quote, shlex.split(line)):
+        with_option = parts and not word.startswith("--") and len(f"{blank}  {parts[-1]} {word} \\") <= width
+        parts = [*parts[:-1], f"{parts[-1]} {word}"] if with_option else [*parts, word]
+    lines = [blank + parts[0]]
+    for part in parts[1:]:
+        if len(f"{lines[-1]} {part} \\") <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines[-1] += " \\"
+            lines.append(f"{blank}  {part}")
+    return lines
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
     """What a person does after a run that ended with an exit code."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Sequence
 
 from typer._click.formatting import HelpFormatter
+
+from orchestrator.next_command import shell_lines
 
 _STACKED_BELOW = 70
 """Columns. On a narrower terminal two columns have too few words in a line."""
@@ -60,22 +61,3 @@ class Formatter(HelpFormatter):
             break_long_words=False,
             break_on_hyphens=False,
         )
-
-
-def shell_lines(line: str, width: int, *, indent: int) -> list[str]:
-    """A command line as lines that a shell takes as one, broken before an option."""
-    parts: list[str] = []
-    for word in shlex.split(line):
-        quoted = shlex.quote(word)
-        if word.startswith("--") or not parts:
-            parts.append(quoted)
-        else:
-            parts[-1] += f" {quoted}"
-    lines = [" " * indent + parts[0]]
-    for part in parts[1:]:
-        if len(lines[-1]) + len(part) + len("  \\") <= width:
-            lines[-1] += f" {part}"
-        else:
-            lines[-1] += " \\"
-            lines.append(" " * (indent + 2) + part)
-    return lines

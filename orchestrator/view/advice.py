@@ -10,7 +10,7 @@ from orchestrator.engine.left_over import by_hand
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.phase import NodePhase, Outcome
-from orchestrator.next_command import AFTER, lead, next_command
+from orchestrator.next_command import AFTER, lead, next_command, shell_lines
 from orchestrator.untrusted import one_line
 from orchestrator.view.progress import left_to_do, not_restored
 from orchestrator.view.text import hung, listed
@@ -39,7 +39,7 @@ class Advice:
             simulated: whether it is after a rehearsal, which nothing continues.
         """
         said = f"{'in a real run: ' if simulated else ''}{lead(self.first, self.does)}:"
-        return [*hung(f"{margin}{NOW:<{column}}  ", said, width), *_broken(self.command, width)]
+        return [*hung(f"{margin}{NOW:<{column}}  ", said, width), *shell_lines(self.command, width, indent=4)]
 
 
 _WITHOUT_REST: Final = frozenset({Outcome.DONE, Outcome.RESTORED, Outcome.DEPOSED})
@@ -124,18 +124,3 @@ def _again(state: RunState, *more: str) -> str:
         verb = "post-bulk-index" if begun.nodes else "force-merge"
         words += [word for pattern in policy.merge.patterns for word in ("--index", pattern)]
     return next_command(verb, *words, *more, state=state.process.state)
-
-
-_INDENT: Final = " " * 4
-
-
-def _broken(command: str, width: int | None) -> list[str]:
-    """A command as lines that can be pasted: it is broken between two words, with a backslash."""
-    if width is None or len(_INDENT + command) <= width:
-        return [_INDENT + command]
-    lines = [_INDENT]
-    for word in map(shlex.quote, shlex.split(command)):
-        if lines[-1].strip() and len(f"{lines[-1]} {word} \\") > width:
-            lines.append(f"{_INDENT}  ")
-        lines[-1] += f" {word}" if lines[-1].strip() else word
-    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]

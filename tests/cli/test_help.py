@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.cli.help_format import shell_lines
 from orchestrator.cli.other_commands import Reached, Store
 from orchestrator.cli.program import COMMANDS, GROUPS
 from orchestrator.model.host import Connect
 from orchestrator.model.policy import Kind
+from orchestrator.next_command import shell_lines
 from orchestrator.runtime import signals
 from tests.cli.command_lines import LEAVES
 from tests.cli.console import Console
