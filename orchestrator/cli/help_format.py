@@ -53,11 +53,23 @@ class Formatter(HelpFormatter):
 
     def _filled(self, text: str, indent: int, *, first: str | None = None) -> str:
         blank = " " * indent
-        return textwrap.fill(
-            text,
-            self.width,
-            initial_indent=blank if first is None else first,
-            subsequent_indent=blank,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        return filled(text, self.width, first=blank if first is None else first, then=blank)
+
+
+def filled(text: str, width: int, *, first: str, then: str) -> str:
+    """A text in lines that are broken only at blanks, however long a word is.
+
+    Args:
+        text: one paragraph.
+        width: columns.
+        first: what the first line begins with.
+        then: what the others begin with.
+    """
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=then,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

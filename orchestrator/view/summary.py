@@ -47,7 +47,7 @@ from orchestrator.view.merge_summary import (
     recovery_object,
     recovery_rows,
 )
-from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object
+from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence, prediction_object
 from orchestrator.view.progress import not_restored
 from orchestrator.view.signs import sign
 from orchestrator.view.text import counted, duration, hung, listed
@@ -394,13 +394,9 @@ def _ending(end: Summary) -> str:
 
 
 _ENDINGS: Final = {
-    Outcome.DONE: "done",
-    Outcome.HELD: "held",
+    **OUTCOMES,
     Outcome.FAILED: "it stood down",
-    Outcome.INTERRUPTED: "interrupted",
-    Outcome.PAUSED: "paused",
     Outcome.NOT_RESTORED: "ended NOT RESTORED",
-    Outcome.RESTORED: "restored",
     Outcome.DEPOSED: "another process took over",
 }
 """How a run that restarts nodes ended, after what it had done by then."""

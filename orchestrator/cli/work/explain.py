@@ -6,7 +6,6 @@ import difflib
 import json
 import re
 import shutil
-import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import Final
 
 import typer
 
+from orchestrator.cli.help_format import filled
 from orchestrator.cli.work.page import page_lines
 from orchestrator.config.lookup import shipped
 from orchestrator.errors import ExitCode, UsageError
@@ -297,11 +297,5 @@ def _title(text: str) -> str:
 
 def _wrapped(text: str, *, first: str = "", hanging: int = 0) -> str:
     """A paragraph after its label, as wide as the terminal. Names are never broken."""
-    return textwrap.fill(
-        text.replace("**", ""),
-        _width(),
-        initial_indent=f"  {first}",
-        subsequent_indent=" " * (len(first) + 2 + hanging),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    below = " " * (len(first) + 2 + hanging)
+    return filled(text.replace("**", ""), _width(), first=f"  {first}", then=below)

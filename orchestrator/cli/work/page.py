@@ -9,6 +9,7 @@ from functools import partial
 from os.path import normpath
 from pathlib import Path
 
+from orchestrator.cli.help_format import filled
 from orchestrator.next_command import next_command
 
 _BLOCK = re.compile(r"^ *```.*?^ *```|(?:(?!^ *```)[^\n]+(?:\n|\Z))+", re.MULTILINE | re.DOTALL)
@@ -65,12 +66,5 @@ def _link(folder: Path, found: re.Match[str]) -> str:
 
 
 def _filled(text: str, width: int, *, subsequent: str) -> list[str]:
-    indent = re.match(" *", text)
-    return textwrap.wrap(
-        " ".join(text.split()),
-        width,
-        initial_indent=indent[0] if indent else "",
-        subsequent_indent=subsequent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    indent = " " * (len(text) - len(text.lstrip(" ")))
+    return filled(" ".join(text.split()), width, first=indent, then=subsequent).splitlines()
