@@ -19,7 +19,6 @@ from rich.text import Text
 
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
-from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.next_command import next_command
@@ -44,7 +43,7 @@ from orchestrator.view.model import (
     to_restore,
     troubles,
 )
-from orchestrator.view.progress import Wait, merges_in_words, still_recovering
+from orchestrator.view.progress import Wait, merges_in_words, restarted_in_words, still_recovering
 from orchestrator.view.signs import ONE_COLUMN, in_encoding, sign
 from orchestrator.view.steps import StepState, TurnStep, current_step, in_words, left_in_words, rounded
 from orchestrator.view.text import counted, duration, listed, size
@@ -187,16 +186,13 @@ def _cut(text: Text) -> Text:
 
 
 def _progress(screen: Screen, width: int) -> list[RenderableType]:
-    state, total = screen.state, len(screen.state.nodes)
+    state = screen.state
     if restoring := restoring_in_words(state):
         return [Text(restoring)]
-    if not total or merging_now(state):
+    if not state.nodes or merging_now(state):
         return []
-    until = nodes_to_restart(state.begun, paused=state.paused)
-    done = f"{state.recovered} of {counted(until, 'node')}"
-    if until < total:
-        done += f", then a pause before {total - until} more"
-    return _bar(f"{done}   {_time_left(screen)}".rstrip(), screen.share, width)
+    words = f"{restarted_in_words(state)}   {_time_left(screen)}"
+    return _bar(words.rstrip(), screen.share, width)
 
 
 def _time_left(screen: Screen) -> str:

@@ -10,6 +10,7 @@ from orchestrator.engine.limits import nearest
 from orchestrator.engine.progress import MAY_BE_DOWN, Mark, NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
+from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.cluster import CopyState, Health, Node, NodeName, ShardCopy
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import Observation, Recovery
@@ -97,6 +98,14 @@ def still_recovering(state: RunState, now: Instant) -> str:
         ],
         2,
     )
+
+
+def restarted_in_words(state: RunState) -> str:
+    """How many nodes are done: `1 of 3 nodes`, `1 of 2 nodes, then a pause before 5 more`."""
+    until = nodes_to_restart(state.begun, paused=state.paused)
+    rest = len(state.nodes) - until
+    pause = f", then a pause before {rest} more" if rest > 0 else ""
+    return f"{state.recovered} of {counted(until, 'node')}{pause}"
 
 
 def half_done(state: RunState) -> str:

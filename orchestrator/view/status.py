@@ -19,7 +19,6 @@ from rich.console import Console
 from orchestrator.engine.left_over import texts
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.state import RunState
-from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Seconds
@@ -37,13 +36,13 @@ from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import (
     merges_in_words,
     not_restored,
+    restarted_in_words,
     still_recovering,
     wait_of,
 )
 from orchestrator.view.signs import SIGNS
 from orchestrator.view.steps import Turns, in_words
 from orchestrator.view.text import (
-    counted,
     day_and_minute,
     duration,
     listed,
@@ -164,9 +163,7 @@ def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: R
     """A run that no process continues: how far it came, and where it was."""
     rows = [("Ended", OUTCOMES[state.outcome])] if state.outcome is not None else []
     if state.nodes and state.begun.repairs is None:
-        until = nodes_to_restart(state.begun, paused=state.paused)
-        pause = f", then a pause before {len(state.nodes) - until} more" if until < len(state.nodes) else ""
-        rows.append(("Restarted", f"{state.recovered} of {counted(until, 'node')}{pause}"))
+        rows.append(("Restarted", restarted_in_words(state)))
     if merges := merges_in_words(state):
         rows.append(("Merges", merges))
     by_step: dict[str, list[str]] = {}
