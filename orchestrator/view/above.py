@@ -16,8 +16,8 @@ from orchestrator.model.reading import Instant
 from orchestrator.steps import JOIN, START, TURN, of_kind
 from orchestrator.untrusted import one_line
 from orchestrator.view.feed import LISTED, Feed, Line
-from orchestrator.view.steps import Turns
 from orchestrator.view.text import duration, listed, size
+from orchestrator.view.turns import Turns
 
 BURST: Final = 4
 """So many events of one kind in one step of the run are one line."""

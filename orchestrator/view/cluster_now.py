@@ -24,8 +24,8 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.untrusted import one_line
 from orchestrator.view.left_behind import unrestored_in_words
 from orchestrator.view.progress import not_restored
-from orchestrator.view.steps import in_words
 from orchestrator.view.text import counted, day_and_minute, listed, setting, stamp
+from orchestrator.view.turns import in_words
 
 
 class ChangeState(Enum):

@@ -35,14 +35,14 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.untrusted import visible
 from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
-from orchestrator.view.model import Screen
 from orchestrator.view.panel import Visible, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.reporters import End
+from orchestrator.view.screen import Screen
 from orchestrator.view.signs import in_encoding, sign
-from orchestrator.view.steps import Meter, Turns
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import time_of_day, zone_name
+from orchestrator.view.turns import Meter, Turns
 
 FRAME: Seconds = 0.25
 """Seconds between two pictures at least."""

@@ -25,7 +25,8 @@ from orchestrator.next_command import next_command
 from orchestrator.steps import DISABLE
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.cluster_now import changed_in_words
-from orchestrator.view.model import (
+from orchestrator.view.progress import Wait, merges_in_words, restarted_in_words, still_recovering
+from orchestrator.view.screen import (
     Screen,
     allocation_in_words,
     asked_in_words,
@@ -43,10 +44,9 @@ from orchestrator.view.model import (
     to_restore,
     troubles,
 )
-from orchestrator.view.progress import Wait, merges_in_words, restarted_in_words, still_recovering
 from orchestrator.view.signs import ONE_COLUMN, in_encoding, sign
-from orchestrator.view.steps import StepState, TurnStep, current_step, in_words, left_in_words, rounded
 from orchestrator.view.text import counted, duration, listed, size
+from orchestrator.view.turns import StepState, TurnStep, current_step, in_words, left_in_words, rounded
 
 WIDE = 136
 """From this width on there are two columns: the nodes, and what is waited for and comes next."""

@@ -18,9 +18,9 @@ from orchestrator.ports import Reporter
 from orchestrator.view.feed import SIGN_OF_LIFE, Feed
 from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
 from orchestrator.view.progress import Wait
-from orchestrator.view.steps import run_in_words
 from orchestrator.view.summary import Summary, refusal_object, summary, summary_lines, summary_object
 from orchestrator.view.text import duration, printed, stamp, stamp_seconds
+from orchestrator.view.turns import run_in_words
 
 
 class Reporters:

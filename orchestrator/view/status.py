@@ -30,7 +30,6 @@ from orchestrator.view.feed import Feed
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.left_behind import unrestored_in_words
 from orchestrator.view.merge_summary import merge_object
-from orchestrator.view.model import Screen, asked_in_words, titles, troubles
 from orchestrator.view.panel import inside
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import (
@@ -40,8 +39,8 @@ from orchestrator.view.progress import (
     still_recovering,
     wait_of,
 )
+from orchestrator.view.screen import Screen, asked_in_words, titles, troubles
 from orchestrator.view.signs import SIGNS
-from orchestrator.view.steps import Turns, in_words
 from orchestrator.view.text import (
     day_and_minute,
     duration,
@@ -51,6 +50,7 @@ from orchestrator.view.text import (
     wrapped,
     zone_name,
 )
+from orchestrator.view.turns import Turns, in_words
 
 _LEFT_SHOWN = 20
 """Maximum of items that are not restored; JSON has all."""

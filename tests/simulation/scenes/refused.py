@@ -17,9 +17,9 @@ from orchestrator.model.policy import Deadlines
 from orchestrator.model.work_event import AccessGranted, AccessRefused, Answered, FellSilent, StartFailed
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
 from orchestrator.simulation.mishaps import HostCutOff, Mishap, ProgramStalls, SettingMeddled, StartsFail
-from orchestrator.view.model import Screen
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_lines, waiting_object
+from orchestrator.view.screen import Screen
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
 from tests.simulation.node_mishaps import HostHangs

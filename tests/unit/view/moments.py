@@ -20,9 +20,9 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import segments, views
 from orchestrator.simulation.mishaps import Asked, Mishap, NodeDies
 from orchestrator.simulation.world import World
-from orchestrator.view.model import Screen
 from orchestrator.view.progress import NOTHING_SEEN, Seen
-from orchestrator.view.steps import Turns
+from orchestrator.view.screen import Screen
+from orchestrator.view.turns import Turns
 from tests.simulation.loaded import merging
 from tests.simulation.play import policy
 from tests.simulation.program import Simulation

@@ -48,13 +48,13 @@ from orchestrator.model.reading import Unknown
 from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
 from orchestrator.view.live import LiveReporter, live_console, wants_live
-from orchestrator.view.model import Screen, cluster_in_words, next_in_words, recovery_of, troubles
 from orchestrator.view.panel import panel
 from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen
 from orchestrator.view.reporters import LineReporter
+from orchestrator.view.screen import Screen, cluster_in_words, next_in_words, recovery_of, troubles
 from orchestrator.view.signs import SIGNS
-from orchestrator.view.steps import Turns
 from orchestrator.view.summary import headline, summary, summary_lines
+from orchestrator.view.turns import Turns
 from tests.cli.console import Terminal
 from tests.unit.view import samples
 from tests.unit.view.moments import moments

@@ -19,11 +19,11 @@ from orchestrator.model.phase import REBOOT, NodePhase, Outcome, Phase, Request
 from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.merge_summary import recovers_by_operations
-from orchestrator.view.model import Screen
 from orchestrator.view.panel import panel
 from orchestrator.view.phrases import awaited
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.progress import half_done, left_to_do
+from orchestrator.view.screen import Screen
 from orchestrator.view.status import Reader, status_object, status_text
 from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
 from tests.states import state_with

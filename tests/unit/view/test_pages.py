@@ -32,10 +32,10 @@ from orchestrator.model.plan import Step
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.view.history import RunInHistory, history_object, history_text, past_run, trend
-from orchestrator.view.model import Screen
 from orchestrator.view.panel import panel
 from orchestrator.view.phrases import hold_sentence, nodes_in_words
 from orchestrator.view.plan import plan_object, plan_text
+from orchestrator.view.screen import Screen
 from orchestrator.view.status import Reader, status_object, status_text
 from orchestrator.view.summary import summary, summary_lines, summary_object
 from orchestrator.view.text import table

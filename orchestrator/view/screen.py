@@ -25,7 +25,8 @@ from orchestrator.view.feed import repeats_request
 from orchestrator.view.left_behind import changes_counted
 from orchestrator.view.phrases import STRATEGIES, product, second_signal
 from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen, Wait, wait_of
-from orchestrator.view.steps import (
+from orchestrator.view.text import counted, duration, listed, size
+from orchestrator.view.turns import (
     Meter,
     Turns,
     TurnStep,
@@ -36,7 +37,6 @@ from orchestrator.view.steps import (
     steps_of,
     time_left,
 )
-from orchestrator.view.text import counted, duration, listed, size
 
 _NAMED = 3
 """So many nodes have their names in a sentence; more are counted."""

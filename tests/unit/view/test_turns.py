@@ -32,7 +32,7 @@ from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.steps import STEP_OF_NODE, STEP_OF_RUN
-from orchestrator.view.steps import (
+from orchestrator.view.turns import (
     Meter,
     StepState,
     Turns,
