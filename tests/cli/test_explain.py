@@ -150,6 +150,9 @@ def test_what_has_none_of_the_words_is_refused(console: Console) -> None:
     assert (said.code, said.out) == (ExitCode.USAGE, "")
     assert said.message == "explain xyzzy: unknown name; `orchestrate explain` lists all names"
     assert "did you mean `wave`?" in console.run("explain", "wavee").message
+    for without in ("((", ".*", "", " ", "日本語"):  # no text lacks a word of these
+        said = console.run("explain", without)
+        assert (said.code, said.out) == (ExitCode.USAGE, ""), without
 
 
 def test_an_explanation_fits_a_narrow_terminal(console: Console) -> None:

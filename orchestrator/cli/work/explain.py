@@ -106,7 +106,7 @@ def show(asked: str | None) -> int:
     explained = [entry for entry in exact if entry not in listed] or exact
     rest = [entry for entry in entries if entry not in explained]
     if not explained:
-        found = list(_found(asked, rest))
+        found = list(_found(asked, rest)) if _words(asked) else []  # every text has no word
         if not found:
             raise UsageError(_unknown(asked, entries))
         if len(found) == len(found[0].entries) == 1 and _has(_words(asked), found[0].entries[0].everywhere):

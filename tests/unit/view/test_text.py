@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.view.text import table, wrapped
+from orchestrator.view.signs import SIGNS
+from orchestrator.view.text import printed, table, wrapped
 
 KEY = "cluster.routing.allocation.node_concurrent_recoveries"
 
@@ -72,3 +75,11 @@ def test_a_table_without_a_head_has_rows_alone() -> None:
 def test_no_line_of_a_table_is_wider_than_its_terminal() -> None:
     for width in range(20, 120):
         assert max(map(cell_len, table(HEAD, ROWS, width=width))) <= width
+
+
+def test_every_sign_has_an_ascii_form_where_its_encoding_lacks_it() -> None:
+    """`LC_ALL=C` and a pipe: the bar of a status was a hundred escapes."""
+    line = "".join(sign for sign, *_ in SIGNS.values()) + "→…"
+    ascii_only = printed([line], io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert ascii_only == "".join(plain for _, plain, _ in SIGNS.values()) + "->...\n"
+    assert printed([line, "ä"], io.TextIOWrapper(io.BytesIO(), "utf-8")) == f"{line}\nä\n"
