@@ -87,7 +87,7 @@ def test_a_run_says_when_it_starts_and_ends() -> None:
         ("started", "run_started"),
         ("done", "run_finished"),
     ]
-    assert AtOnce.texts[-1].startswith("done\n"), "the template names the cluster"
+    assert AtOnce.texts[-1].startswith("3 of 3 nodes restarted in "), "the template names the cluster"
     assert _fates(played) == AtOnce.sent
     records = played.simulation.journal.records
     assert isinstance(records[-1].event, Notified), "that of the end comes after the end"
