@@ -322,10 +322,10 @@ _WIDEST: Final = 79
 _GAP: Final = " " * 4
 _GOOD: Final = frozenset({Outcome.DONE, Outcome.RESTORED, Outcome.PAUSED})
 _NOT_SEEN: Final = {
-    Kind.ELASTICSEARCH: "restarted, copies not seen to be back yet",
-    Kind.RIAK: "restarted, not seen to be done with handoff yet",
+    Kind.ELASTICSEARCH: "the run ended before its copies were checked",
+    Kind.RIAK: "the run ended before its handoff was checked",
 }
-"""Nodes that run again and that the run did not wait for at its end."""
+"""What is not known of nodes that run again and that the run did not wait for at its end."""
 
 VERDICTS: Final = {True: sign("done")[0], False: sign("failed")[0]}
 """The first character of an end: of a good one, and of any other."""
@@ -433,7 +433,8 @@ def _how_many(end: Summary) -> str:
     if total or not parts:
         turned = f"upgraded to {end.target}" if end.target else "restarted"
         now = f", {end.restarted_now} of them in this attempt," if end.resumed else ""
-        parts.append(f"{len(end.restarted)} of {counted(total, 'node')} {turned}{now}")
+        again = f" ({listed(end.unchecked, _NAMED)} stopped and started again)" if end.unchecked else ""
+        parts.append(f"{len(end.restarted)} of {counted(total, 'node')} {turned}{now}{again}")
     return ", ".join(parts)
 
 

@@ -233,7 +233,9 @@ def steps_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant) ->
 
     Empty before its turn. What another process has seen is left out.
     """
-    current, took = current_step(state, node), turns.took(node.name)
+    current, took, begun = current_step(state, node), turns.took(node.name), turns.begun.get(node.name, ())
+    if current == START and begun and begun[-1][0] == JOIN:
+        current = JOIN  # the run stands down since, which undoes no step
     riak = state.begun.policy.kind is Kind.RIAK
     if current is None and node.phase is not NodePhase.RECOVERED:
         return ()

@@ -285,7 +285,7 @@ def _lines(played: Played) -> list[str]:
     return summary_lines(summary(played.state, outcome, played.told, played.world.agenda.now))
 
 
-_UNSEEN: Final = "es2: restarted, copies not seen to be back yet"
+_UNSEEN: Final = "es2: the run ended before its copies were checked"
 
 
 def _reported_once(played: Played) -> None:

@@ -36,6 +36,7 @@ from orchestrator.view.turns import (
     Meter,
     StepState,
     Turns,
+    TurnStep,
     in_words,
     left_in_words,
     run_in_words,
@@ -287,3 +288,23 @@ def test_every_phase_has_a_step_in_words() -> None:
     assert [in_words(state, node) for node in state.nodes.values()] == ["done", "start", "to come"]
     joining = samples.run_state(phase=Phase.REJOINED)
     assert in_words(joining, joining.nodes[samples.ES[1]]) == run_in_words(joining) == "join"
+
+
+def test_a_stand_down_undoes_no_step_of_a_node() -> None:
+    """A node that the run waits for to join does not go back to its start in the view."""
+    joins = 0
+    for records in journals().values():
+        for place, (state, turns, record) in enumerate(moments_of(records), 1):
+            for node in state.nodes_in(NodePhase.STARTING):
+                before = names_of(steps_of(state, node, turns, record.at))
+                if before[-2:] != ["join", "recover"] or state.phase is not Phase.REJOINED:
+                    continue
+                down = replace(record, event=run_phase(state.phase, Phase.STANDING_DOWN))
+                ended, seen = evolve(state, down), Turns([*records[:place], down])
+                assert names_of(steps_of(ended, ended.nodes[node.name], seen, down.at)) == before[:-1]
+                joins += 1
+    assert joins
+
+
+def names_of(steps: Sequence[TurnStep]) -> list[str]:
+    return [step.name for step in steps]
