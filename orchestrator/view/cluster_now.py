@@ -22,7 +22,7 @@ from orchestrator.model.observation import Level
 from orchestrator.model.reading import Instant, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.untrusted import one_line
-from orchestrator.view.left_behind import unrestored_in_words
+from orchestrator.view.left_behind import count_in_words, unrestored_in_words
 from orchestrator.view.progress import not_restored
 from orchestrator.view.text import counted, day_and_minute, listed, setting, stamp
 from orchestrator.view.turns import in_words
@@ -134,15 +134,25 @@ def restoring_lines(
     still = "will be restored" if lives else "NOT RESTORED"
     last = f"the journal ends at {since}" + (", the state could not be written" if now.unwritten else "")
     if now.at is not None:
-        left = sum(one.found in (ChangeState.NOT_RESTORED, ChangeState.UNKNOWN) for one in now.changes)
-        of = f"{still}: {what}" if left == len(now.changes) else f"{still}: {left} of {what}"
-        of = of if left else f"Restored: nothing is left of {what}"
+        left = _still_left(state, now)
+        of = f"{still}: {left}" if left else f"Restored: nothing is left of {what}"
         return [f"{of}; read from the cluster now; {last}", *_grouped((c.name, c.words) for c in now.changes)]
     unread = f"the cluster was not read: {one_line(now.why_not, 400)}"
     if state.outcome is not None:
         return [f"NOT RESTORED when the run ended: {what}; {unread}", *changes_in_words(state)]
     why = "the state could not be written" if now.unwritten else "the last record of the journal"
     return [f"{still}: {what}, as of {since}, {why}; {unread}", *changes_in_words(state)]
+
+
+def _still_left(state: RunState, now: ClusterNow) -> str:
+    """The changes that the cluster still has, or that are unknown, counted; empty for none."""
+    still = iter(one.found in (ChangeState.NOT_RESTORED, ChangeState.UNKNOWN) for one in now.changes)
+    left = state.unrestored  # in the order of `not_restored`
+    settings = sum(next(still) for _ in left.in_order)
+    indices = sum(next(still) for _ in left.replicas)
+    excluded = sorted(left.excluded) if left.excluded and next(still) else ()
+    down = [node.name for node in state.nodes.values() if node.phase in MAY_BE_DOWN]
+    return count_in_words(settings, indices, excluded, [name for name in down if next(still)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

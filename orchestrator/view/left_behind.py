@@ -22,10 +22,13 @@ def unrestored_in_words(state: RunState) -> str:
 def changes_counted(state: RunState) -> str:
     """The same without the nodes."""
     left = state.unrestored
-    return _counted(len(left.settings), len(left.replicas), sorted(left.excluded))
+    return count_in_words(len(left.settings), len(left.replicas), sorted(left.excluded))
 
 
-def _counted(settings: int, indices: int, excluded: Collection[str], nodes: Collection[str] = ()) -> str:
+def count_in_words(
+    settings: int, indices: int, excluded: Collection[str], nodes: Collection[str] = ()
+) -> str:
+    """Changes of each kind, counted: `5 settings, es2`."""
     parts = [counted(settings, "setting")] if settings else []
     parts += [f"replicas of {counted(indices, 'index', 'indices')}"] if indices else []
     parts += [f"the vote of {listed(excluded, 3)}"] if excluded else []
@@ -49,7 +52,7 @@ class LeftBehind:
         return cls(
             run=left.debtor,
             owner="" if left.left_by else left.owner,  # a run that took over carries the record on
-            what=_counted(len(left.debts), len(left.replicas), left.excluded, nodes),
+            what=count_in_words(len(left.debts), len(left.replicas), left.excluded, nodes),
             killed=None if last is None else max(0.0, now - last),
             ended=ended,
         )

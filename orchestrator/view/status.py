@@ -14,12 +14,13 @@ from io import StringIO
 from itertools import groupby
 from operator import attrgetter
 
+from rich.cells import cell_len
 from rich.console import Console
 
 from orchestrator.engine.left_over import texts
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.state import RunState
-from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.event import Record, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.untrusted import one_line, visible
@@ -106,8 +107,8 @@ def status_text(
     return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
 
 
-_FITS = 24
-"""Lines of a usual terminal: the last events take what is left of them."""
+_FITS = 23
+"""Lines of a usual terminal above its next prompt: the last events take what is left of them."""
 
 
 def _head(
@@ -116,14 +117,29 @@ def _head(
     """What the run is, when it began, and whether its process runs. The zone is that of all times."""
     began, attempt = _run_began(state, records), state.process.started
     zone = zone_name(began, reader.zone)
-    since = f"began {day_and_minute(began, reader.zone)} {zone}, {duration(now - began)} ago"
+    first_day = day_and_minute(began, reader.zone)
+    whose = [f" by {one_line(who, 80)}" for who in _people(records)] or [""]
+    since = f"began {first_day} {zone}{whose[0]}, {duration(now - began)} ago"
     if attempt > began:
-        since += f"; this attempt {day_and_minute(attempt, reader.zone)}, {duration(now - attempt)} ago"
+        again = day_and_minute(attempt, reader.zone).removeprefix(first_day[: -len("HH:MM")])
+        by = whose[-1] if whose[-1] != whose[0] else ""
+        since += f"; this attempt {again}{by}, {duration(now - attempt)} ago"
     # The first words of a line are the program's own: no name of a cluster can look like another line.
-    title = f"run {state.run} on {' · '.join(titles(state)[0])}"
+    forms = [f"run {state.run} on {' · '.join(parts)}" for parts in titles(state)]
+    title = next((form for form in forms if cell_len(form) <= (reader.width or _WIDTH)), forms[0])
     urgent = process[:1].isupper()
     first = [title, since, process] if urgent else [title, "; ".join(filter(None, (since, process)))]
     return [line for text in first for line in wrapped(text, reader.width)]
+
+
+def _people(records: Sequence[Record]) -> list[str]:
+    """Who began each attempt: `ann@bastion`."""
+    begins = (one.event for one in records)
+    return [
+        f"{event.operator}@{event.host}"
+        for event in begins
+        if isinstance(event, RunStarted | RunResumed | RestoreBegun)
+    ]
 
 
 def _process(
@@ -169,7 +185,7 @@ def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: R
     by_step: dict[str, list[str]] = {}
     for node in state.nodes_in(*_ON_THE_WAY):
         by_step.setdefault(in_words(state, node), []).append(node.name)
-    rows += [(step.capitalize(), listed(names, 6)) for step, names in by_step.items()]
+    rows += [("Last step", f"{listed(names, 6)}: {step}") for step, names in by_step.items()]
     if state.recovering and state.phase is not Phase.ENDED:
         rows.append(("Beside", still_recovering(state, records[-1].at if records else now)))
     wait = wait_of(state, None, now)

@@ -48,6 +48,7 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     status = console.run("status").out
     assert " ago: its process is gone\n" in status
     assert f"NOT RESTORED: {left}; read from the cluster now; " in status
+    assert f" by {whose_of(planned.err)}, " in status.splitlines()[1]
     assert "\na new restart of this cluster restores it first\n" in status
     assert status.splitlines()[-1].startswith(f"    orchestrate restore {run}")
     assert f"NOT RESTORED: {left}\n" in console.run("history").out
@@ -109,6 +110,11 @@ def test_a_plan_is_refused_where_the_restore_shows_other_nodes(
     assert cluster.settings["persistent"] == {}
     again = console.run(*upgrade, typed="y\n")
     assert (again.code, "nothing to upgrade" in again.err) == (ExitCode.DONE, True)
+
+
+def whose_of(said: str) -> str:
+    """`ann@bastion` of the first line about a killed run."""
+    return said.partition(" of ")[2].partition(" ")[0]
 
 
 def test_watching_shows_the_panel_until_the_kill(

@@ -109,7 +109,7 @@ def test_changes_that_are_there_and_changes_by_others(
     keys = sorted(cluster.settings[Level.PERSISTENT.value])
     cluster.settings[Level.PERSISTENT.value][keys[-1]] = "42"
     said = status()
-    assert f"NOT RESTORED: {len(keys) - 1} of {WHAT}; {READ};" in said
+    assert f"NOT RESTORED: {len(keys) - 1} settings; {READ};" in said
     assert ": not set → 42 (changed outside this run)\n" in said
     assert "  cluster.routing.allocation.enable: not set → primaries\n" in said
     assert f"Now         restore:\n    orchestrate restore {RUN}" in said
