@@ -14,7 +14,7 @@ from orchestrator.engine.estimate import last_of_run, seconds_of, whole_turns
 from orchestrator.engine.fold import replay
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
+from orchestrator.model.event import NodeRecovered, Record, RestoreBegun, RunFinished, RunStarted
 from orchestrator.model.phase import Outcome
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
@@ -77,6 +77,7 @@ class RunInHistory:
     reboot: bool = False  # whether it rebooted every host
     alive: bool | None = None  # whether its process runs; None if that is not known
     left: str = ""  # the changes that nobody has restored, in words; empty for a run under way
+    first: str = ""  # how it ended before it was restored: `killed`; empty if it was not restored
     canary: bool = False  # whether its prediction ends at a pause (`--pause-after`), before its last nodes
 
     @property
@@ -129,6 +130,7 @@ def past_run(
         outcome=how,
         unwritten=unwritten,
         alive=alive,
+        first=_before_its_restore(records, ended) if how is Outcome.RESTORED else "",
         left=unrestored_in_words(replay(begun.run, records)) if unrestored else "",
         exit_code=ended.exit_code if ended else None,
         selected=len(begun.event.nodes),
@@ -141,6 +143,22 @@ def past_run(
         merged=len({one.event.index_uuid for one in records if isinstance(one.event, IndexMerged)}),
         to_merge=None if begun.event.policy.merge is None else sum(t.due for t in begun.event.indices),
     )
+
+
+def _before_its_restore(records: Sequence[Record], ended: RunFinished | None) -> str:
+    """How the attempt before a restore ended; `killed` for one without an end. Empty if there was none."""
+    if ended is None:
+        return "killed"  # another run has restored it
+    restores = [
+        place
+        for place, one in enumerate(records)
+        if isinstance(one.event, RestoreBegun) and one.event.takes_over is None
+    ]
+    if not restores:
+        return ""
+    last = last_of_run(records[: restores[-1]]).event
+    before = last.outcome if isinstance(last, RunFinished) else None
+    return "killed" if before is None else "" if before is Outcome.RESTORED else OUTCOMES[before]
 
 
 def history_object(runs: Sequence[RunInHistory]) -> list[dict[str, object]]:
@@ -251,7 +269,7 @@ def outcome_in_words(one: RunInHistory) -> str:
         return f"NOT RESTORED: {one.left}"
     if one.outcome is None:
         return "killed, nothing to restore"
-    return OUTCOMES[one.outcome]
+    return f"{one.first}, then {OUTCOMES[one.outcome]}" if one.first else OUTCOMES[one.outcome]
 
 
 def _unknown(runs: Sequence[RunInHistory]) -> list[str]:

@@ -21,6 +21,7 @@ from orchestrator.model.event import (
     Hold,
     NodeRecovered,
     Record,
+    RestoreBegun,
     RunFinished,
     RunResumed,
     SettingRestored,
@@ -31,7 +32,14 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.plan import Step
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
-from orchestrator.view.history import RunInHistory, history_object, history_text, past_run, trend
+from orchestrator.view.history import (
+    RunInHistory,
+    history_object,
+    history_text,
+    outcome_in_words,
+    past_run,
+    trend,
+)
 from orchestrator.view.panel import panel
 from orchestrator.view.phrases import hold_sentence, nodes_in_words
 from orchestrator.view.plan import plan_object, plan_text
@@ -268,3 +276,17 @@ def test_a_name_cannot_drive_the_terminal_from_any_page() -> None:
     ):
         assert r"es1\x1b[2J\nforged" in text
         assert all(line.isprintable() and not line.startswith("forged") for line in text.splitlines())
+
+
+def test_a_restored_run_says_how_it_ended_before() -> None:
+    restore = RestoreBegun(operator="ann", host="bastion")
+    restored = RunFinished(outcome=Outcome.RESTORED, exit_code=0, seconds=4.0)
+    stopped = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=20.0)
+    begun, back = (0.0, samples.started), [(90.0, restore), (94.0, restored)]
+    assert outcome_in_words(_past(begun, *back)) == "killed, then restored"
+    assert outcome_in_words(_past(begun, (20.0, stopped), *back)) == "interrupted, then restored"
+    by_others = past_run([Record(run="r", sequence=1, at=T0, event=samples.started)], Outcome.RESTORED)
+    assert by_others is not None
+    assert outcome_in_words(by_others) == "killed, then restored"
+    repairs = (0.0, replace(samples.started, repairs="run-0")), (0.0, replace(restore, takes_over="run-0"))
+    assert outcome_in_words(_past(*repairs, (4.0, restored))) == "restored"
