@@ -54,7 +54,7 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     assert f"NOT RESTORED: {left}\n" in console.run("history").out
     said = console.run("report")
     assert said.code == ExitCode.DONE, said.err
-    page = Path(said.out.removeprefix("report: ").strip()).read_text()
+    page = Path(said.out.splitlines()[-1].removeprefix("report: ")).read_text()
     assert "The run was killed: its process is gone. A new restart of this cluster restores first" in page
     assert "setting cluster.routing.allocation.enable (persistent)" in page
     assert cluster.settings["persistent"] == changed, "these commands only look"

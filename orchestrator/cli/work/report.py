@@ -15,17 +15,21 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Tabular
 from orchestrator.cli.work.status import none_yet
 from orchestrator.config.gates import secrets_of
+from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor, cleaned
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.past_runs import Wanted, find_run, histories, is_alive
 from orchestrator.runs.report import clean_for, facts_of_run, page_of, write_page
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.store import StateStore
+from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import visible
 from orchestrator.view.history import NO_RUNS, history_object, history_text, past_run
 from orchestrator.view.report.facts import as_json, rows_of
+from orchestrator.view.status import Reader, status_text
+from orchestrator.view.summary import summary, summary_lines
 
 
 def show_report(
@@ -56,12 +60,28 @@ def show_report(
         from orchestrator.view.report.page import run_page  # noqa: PLC0415  (JSON and CSV need no templates)
 
         write_page(path, run_page(facts), folder=path.parent if html is None else None)
+        if output not in (Tabular.JSON, Tabular.CSV):
+            clean = clean_for(redact)
+            context.say(*(clean(line) for line in _end(entry, records, context, alive=alive)))
         _say_path(path, context, output)
     if output is Tabular.JSON:
         context.say_json(as_json(facts), run=entry.run)
     elif output is Tabular.CSV:
         _say_csv(as_json(rows_of(facts)), context)
     return int(context.end(ExitCode.DONE, run=entry.run))
+
+
+def _end(
+    entry: RunEntry, records: Sequence[Record], context: Context, *, alive: bool | None
+) -> Sequence[str]:
+    """The end of a run as it was shown then; the status of one without an end in its journal."""
+    state = replay(entry.run, records)
+    if state.outcome is not None:
+        events = [record.event for record in records]
+        return summary_lines(summary(state, state.outcome, events, records[-1].at), context.columns)
+    restored, reader = entry.outcome is Outcome.RESTORED, Reader(width=context.columns)
+    now = context.clock.now()
+    return status_text(state, records, now=now, alive=alive, restored=restored, reader=reader).splitlines()
 
 
 def show_history(cluster: str | None, *, html: Path | None, output: Tabular, state: str | None) -> int:
