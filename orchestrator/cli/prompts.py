@@ -82,7 +82,7 @@ def start(
     ) as first:
         if dry_run:
             note_beforehand(first, context)
-            return int(show_plan(first.plan(), context, steps=steps))
+            return int(show_plan(first.plan(), context, steps=steps, restores=first.left is not None))
         try:
             prepared = first.restored() if first.not_due or (yes and first.left is not None) else first
         except RestoreFailed as failed:
@@ -93,7 +93,7 @@ def start(
         plan = None
         if not yes:
             plan = prepared.plan()
-            confirm(plan, context, steps=steps)
+            confirm(plan, context, steps=steps, restores=prepared.left is not None)
         return int(exit_code(prepared.run(plan)))
 
 
@@ -135,11 +135,15 @@ def _asked_before(store: StateStore, entry: RunEntry) -> tuple[Request, str]:
     return Request.NONE, ""
 
 
-def show_plan(plan: Plan, context: Context, *, steps: bool) -> ExitCode:
-    """Print the plan, in full with `steps`; HELD if something already holds it."""
+def show_plan(plan: Plan, context: Context, *, steps: bool, restores: bool) -> ExitCode:
+    """Print the plan, in full with `steps`; HELD if something already holds it.
+
+    `restores`: the run first restores what an earlier one has left.
+    """
     code = ExitCode.HELD if plan.holds else ExitCode.DONE
     if context.output.for_people:
-        context.say(*plan_text(plan, steps=steps, width=context.columns).splitlines())
+        text = plan_text(plan, steps=steps, width=context.columns, restores=restores)
+        context.say(*text.splitlines())
         return code
     context.say_json(plan_object(plan))
     return context.end(code, holds=[hold_object(hold) for hold in plan.holds])
@@ -224,15 +228,15 @@ def confirm_run(verb: str, entry: RunEntry, store: StateStore, context: Context,
         )
 
 
-def confirm(plan: Plan, context: Context, look: str = "--dry-run", *, steps: bool) -> None:
-    """Show the plan and ask.
+def confirm(plan: Plan, context: Context, look: str = "--dry-run", *, steps: bool, restores: bool) -> None:
+    """Show the plan, as `show_plan` does, and ask.
 
     Raises:
         UsageError: a question is needed, and there is no terminal.
         typer.Abort: the answer is no.
     """
     require_terminal(context, look)
-    show_plan(plan, context, steps=steps)
+    show_plan(plan, context, steps=steps, restores=restores)
     ask(question(plan), context)
 
 

@@ -179,7 +179,7 @@ def plan(
                 cluster_file=str(file.path.resolve()),
                 access=prepared.access,
             )
-        code = show_plan(made, context, steps=steps)
+        code = show_plan(made, context, steps=steps, restores=prepared.left is not None)
         if out is not None:
             context.note(f"saved to {out}; `{context.command('apply', str(out), state=state)}` runs it")
         return int(code)
@@ -218,7 +218,7 @@ def apply(
                 return int(exit_code(failed.state))
             return end_without_nodes(prepared, context)
         if not yes:
-            confirm(made, context, look, steps=steps)
+            confirm(made, context, look, steps=steps, restores=prepared.left is not None)
         return int(exit_code(prepared.run(made)))
 
 

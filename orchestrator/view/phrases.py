@@ -227,9 +227,9 @@ def awaited(state: RunState) -> str:
 
 
 def prediction_words(prediction: Prediction) -> str:
-    """A predicted duration for people: `about 4m 30s (15s to 30m 0s)`."""
+    """A predicted duration for people: `predicted 4m 30s (15s to 30m 0s)`."""
     low, likely, high = (duration(one) for one in (prediction.low, prediction.likely, prediction.high))
-    return f"about {likely} ({low} to {high})"
+    return f"predicted {likely} ({low} to {high})"
 
 
 def prediction_object(prediction: Prediction) -> dict[str, float]:

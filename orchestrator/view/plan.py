@@ -96,14 +96,18 @@ class Brevity:
     rows: int | None  # of a table at most; None: all
     why: int  # characters of the reason of a wave
     notes: bool = True  # whether there is more than warnings
+    settings: int = 6  # settings that are named at most; of more, limits of recovery are counted
 
 
 _IN_FULL: Final = Brevity(None, 240)
-_BRIEF: Final = (Brevity(10, 120), Brevity(8, 80), Brevity(6, 40), Brevity(3, 40, notes=False))
+_BRIEF: Final = (
+    *(Brevity(10, 120), Brevity(8, 80), Brevity(6, 40)),
+    *(Brevity(3, 40, notes=False), Brevity(3, 40, notes=False, settings=0)),
+)
 """The first that fits the screen is taken."""
 
 
-def plan_text(plan: Plan, *, steps: bool = False, width: int | None = None) -> str:
+def plan_text(plan: Plan, *, steps: bool = False, width: int | None = None, restores: bool = False) -> str:
     """The plan for people: its waves, the settings, its holds, and the verdict as the last line.
 
     Args:
@@ -111,8 +115,9 @@ def plan_text(plan: Plan, *, steps: bool = False, width: int | None = None) -> s
         steps: with each wave, setting, hold and exact step. Without, equal waves are one row, and the rest is
             shortened until it fits a screen.
         width: of the terminal; None: no line is wrapped.
+        restores: whether the run first restores what an earlier one has left: the plan is as after that.
     """
-    verdict = [line for part in _verdict(plan) for line in wrapped(part, width)]
+    verdict = [line for part in _verdict(plan, restores=restores) for line in wrapped(part, width)]
     screen = (_SCREEN if len(plan.waves) <= _SMALL else _LARGE_SCREEN) - len(verdict) - 1  # the question
     least = _LEAST_OF_HOLDS if plan.holds else 0
     if steps:
@@ -127,7 +132,7 @@ def plan_text(plan: Plan, *, steps: bool = False, width: int | None = None) -> s
 def _above(plan: Plan, brevity: Brevity, width: int | None) -> list[str]:
     """What is above holds and verdict."""
     whole = brevity is _IN_FULL
-    settings = _settings(plan, width) if whole else _settings_in_brief(plan, width)
+    settings = _settings(plan, width) if whole else _settings_in_brief(plan, brevity.settings, width)
     parts = [
         wrapped(_header(plan), width),
         planned_lines(plan, brevity.rows, width),
@@ -167,7 +172,7 @@ def _notes(plan: Plan, brevity: Brevity) -> list[str]:
     ]
 
 
-def _verdict(plan: Plan) -> list[str]:
+def _verdict(plan: Plan, *, restores: bool) -> list[str]:
     """Whether a run would begin now; how long it takes."""
     if not (plan.waves or plan.holds or plan.max_segments):
         return ["Nothing to do: no node is selected."]
@@ -175,7 +180,8 @@ def _verdict(plan: Plan) -> list[str]:
     takes = f"{waves}, {prediction_words(plan.predicted)}." if plan.waves else _no_waves(plan)
     checks = f"{plan.predicates} checks"
     if not plan.holds:
-        return [f"Ready: all {checks} pass. {takes}"]
+        once = " once the changes of the earlier run are restored" if restores else ""
+        return [f"Ready{once}: all {checks} pass. {takes}"]
     some = len(plan.holds) > 1
     then = f"The run waits for {'them' if some else 'it'} to clear."
     if plan.lasting:
@@ -280,7 +286,7 @@ def _waves(plan: Plan, brevity: Brevity, width: int | None) -> list[str]:
         why = one_line(waves[0].why, brevity.why)
         rows.append((*_row(waves, whole=brevity.rows is None), "" if why == said else why))
         said = why
-    head: tuple[str, ...] = ("WAVE", "NODES", "ZONE", "LIKELY", "AT MOST", "WHY THIS ORDER")
+    head: tuple[str, ...] = ("WAVE", "NODES", "ZONE", "LIKELY", "IF SLOW", "WHY THIS ORDER")
     if not any(wave.zone for wave in plan.waves):
         head, rows = (*head[:2], *head[3:]), [(*row[:2], *row[3:]) for row in rows]
     return table(head, rows, width=width)
@@ -339,7 +345,7 @@ def _all_of_it(wave: PlannedWave) -> object:
     return wave.zone, wave.why, len(wave.nodes), times
 
 
-_CHANGED: Final = "Changed during the run, restored at the end:"
+_CHANGED: Final = "Changed during the run, then restored:"
 
 
 def _settings(plan: Plan, width: int | None) -> list[str]:
@@ -354,40 +360,54 @@ def _settings(plan: Plan, width: int | None) -> list[str]:
     return [_CHANGED, *lines]
 
 
-def _settings_in_brief(plan: Plan, width: int | None) -> list[str]:
-    """Each setting with its change; limits of recovery are counted."""
+def _settings_in_brief(plan: Plan, most: int, width: int | None) -> list[str]:
+    """Each setting with its change.
+
+    Limits of recovery are counted where there are more than so many lines, or one does not fit its line.
+    """
     if not plan.settings_changed:
         return []
     alike: dict[tuple[str, str, str], list[str]] = {}
-    for key, (found, wanted) in sorted(plan.settings_changed.items()):
+    for key in sorted(plan.settings_changed):
         begins, when = next(
             ((begins, when) for begins, when in _WHEN.items() if key.startswith(begins)), (key, "")
         )
-        if key not in _LIMITS:
-            alike.setdefault((begins, f"{setting(found)} → {setting(wanted)}", when), []).append(key)
-    rows = [
-        (f"  {keys[0] if len(keys) == 1 else f'{begins}* of {len(keys)} nodes'}", f"{change}{when}")
+        alike.setdefault((begins, _change(plan, key), when), []).append(key)
+    lines = {
+        keys[0]: wrapped(
+            f"{keys[0] if len(keys) == 1 else f'{begins}* of {len(keys)} nodes'}: {change}{when}",
+            width,
+            first="  ",
+        )
         for (begins, change, when), keys in alike.items()
-    ]
-    raised = sum(key in _LIMITS for key in plan.settings_changed)
-    more = f"… {counted(raised, 'limit')} of recovery (--steps shows each)"
-    return [_CHANGED, *table((), rows, width=width), *(wrapped(more, width, first="  ") if raised else ())]
+    }
+    limits = [key for key in _LIMITS if key in lines]
+    if limits and (len(lines) > most or any(len(lines[key]) > 1 for key in limits)):
+        lines = {key: line for key, line in lines.items() if key not in limits}
+        more = f"… {counted(len(limits), 'limit')} of recovery (--steps shows each)"
+        lines["…"] = wrapped(more, width, first="  ")
+    return [_CHANGED, *(part for parts in lines.values() for part in parts)]
 
 
 def _changed(plan: Plan, key: str) -> str:
-    """A setting's value now and during the run, and why: `40mb (default) → 100mb, 2.5 times, so that …`."""
-    found, wanted = plan.settings_changed[key]
-    today = plan.settings_today.get(key, ValueToday(value=found))
-    source = f" ({_SOURCES[today.source]})" if today.source in _SOURCES else ""
-    value = setting(today.value)
-    times = "" if today.times is None else f", {today.times:.3g} times"
+    """A setting's change, by how much it is raised, and why: `40mb → 100mb, 2.5 times, so that …`."""
+    today = plan.settings_today.get(key)
+    times = "" if today is None or today.times is None else f", {today.times:.3g} times"
     why = next((f", {why}" for begins, why in _REASONS.items() if key.startswith(begins)), "")
     levels = [
         f"{level} {setting(before)} → {setting(after)}"
         for level, (before, after) in by_key(plan.settings_by_level).get(key, ())
     ]
     both = f" ({'; '.join(levels)})" if len(levels) > 1 else ""
-    return f"{value}{source} → {setting(wanted)}{both}{times}{why}"
+    return f"{_change(plan, key)}{both}{times}{why}"
+
+
+def _change(plan: Plan, key: str) -> str:
+    """A setting's value in force now with its source, and that during the run: `40mb (default) → 100mb`."""
+    found, wanted = plan.settings_changed[key]
+    today = plan.settings_today.get(key, ValueToday(value=found))
+    source = f" ({_SOURCES[today.source]})" if today.source in _SOURCES else ""
+    return f"{setting(today.value)}{source} → {setting(wanted)}"
 
 
 _SOURCES: Final = {"default": "default", "transient": "transient", "file": "from the nodes' configuration"}
@@ -405,7 +425,7 @@ _REASONS: Final[Mapping[str, str]] = {
 """Why a run changes a setting, by its key or the beginning of it."""
 
 _WHEN: Final[Mapping[str, str]] = {
-    **dict.fromkeys(DISABLING, " (while a node is down)"),
+    **dict.fromkeys(DISABLING, ", in each wave"),
     limit_key(NodeName("")): "",
     timer_key(NodeName("")): "",
 }

@@ -20,6 +20,7 @@ from orchestrator.engine.every_kind import some
 from orchestrator.engine.predicates import Question
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
+from orchestrator.formats import size
 from orchestrator.model.cluster import SERVING, CopyState, Index, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, ForeseenNotToReturn, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy, Observation, SettingsView
@@ -426,17 +427,19 @@ def usual_restart(seen: Observation, policy: Policy) -> Usual:
     nodes = {
         name: Prediction(
             low=published.low,
-            likely=published.likely + _COPIED * size / rate,
-            high=published.high + size / rate,
+            likely=published.likely + _COPIED * held / rate,
+            high=published.high + held / rate,
         )
-        for name, size in stored.items()
+        for name, held in stored.items()
     }
     most = max(stored.values())
+    if most < rate:  # a second at worst
+        return Usual(node=published, nodes=nodes, rests_on=PUBLISHED.rests_on)
     return Usual(
         node=published,
         nodes=nodes,
-        rests_on=f"{PUBLISHED.rests_on}; and on up to {most / 1e9:.1f} GB a node, of which it copies "
-        f"{100 * _COPIED:.0f} % as a rule and all at worst, at {rate / 1e6:.0f} MB a second",
+        rests_on=f"{PUBLISHED.rests_on}; and the time to copy {100 * _COPIED:.0f} % of a node's data, at "
+        f"worst all of it: nodes have up to {size(most)}, copied at {size(rate)} a second",
     )
 
 

@@ -35,6 +35,15 @@ def test_a_node_takes_longer_the_more_it_holds() -> None:
     assert (many.low, many.likely, many.high) == (published.low, published.likely + 20, published.high + 1000)
 
 
+def test_the_data_is_named_where_it_takes_time() -> None:
+    none, much = (usual_restart(_seen(size), POLICY).rests_on for size in (1, 1000 * RATE))
+    assert none == PUBLISHED.rests_on
+    assert much.endswith(
+        "; and the time to copy 2 % of a node's data, at worst all of it: nodes have up to "
+        "104.9 GB, copied at 104.9 MB a second"
+    )
+
+
 def test_the_rate_is_that_of_the_run_or_a_higher_one_that_stands() -> None:
     slow = policy(recovery_limits=RecoveryLimits(max_bytes_per_sec=None))
     assert usual_restart(_seen(40 << 20), slow).nodes[ES1].high == PUBLISHED.node.high + 1

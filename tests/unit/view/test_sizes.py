@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
-from orchestrator.model.plan import Plan, PlannedWave
+from orchestrator.model.plan import Plan, PlannedWave, ValueToday
 from orchestrator.model.policy import Strategy
 from orchestrator.model.prediction import Prediction
 from orchestrator.view.checks import Check, check_lines, verdict
@@ -170,6 +170,23 @@ def test_a_plan_in_brief_names_what_it_leaves_out(subtests: pytest.Subtests) -> 
                 whole = plan_text(plan, steps=True)
                 assert all(name in whole for name in plan.nodes)
                 assert all(f"✗ {hold.predicate}" in whole for hold in plan.holds)
+
+
+def test_few_settings_are_all_named_in_one_line_each() -> None:
+    """With the value in force, as in full; on a narrow terminal limits are counted."""
+    today = {key: ValueToday(value="2", source="default", times=7.5) for key in LIMITS}
+    plan = replace(one_by_one(3), settings_today=today)
+    brief, full = plan_text(plan, width=80).splitlines(), plan_text(plan, steps=True)
+    for key, (_, wanted) in LIMITS.items():
+        change = f": 2 (default) → {wanted}"
+        assert sum(line.startswith(f"  {key}{change}") for line in brief) == 1
+        assert f"{change}, 7.5 times, so that " in full
+    assert "  … 3 limits of recovery (--steps shows each)\n" in plan_text(plan, width=60)
+
+
+def test_a_plan_after_a_restore_says_so() -> None:
+    text = plan_text(one_by_one(3), restores=True)
+    assert "\nReady once the changes of the earlier run are restored: all 25 checks pass. " in text
 
 
 POINTS: Final = ("resolve", "connect", "host_key", "log_in", "service", "right_stop", "right_start", "lock")
