@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from rich.console import Console as TerminalConsole
 from rich.live import Live
+from rich.style import Style
 
 from orchestrator.cli import context, program
 from orchestrator.cli.options import Output
@@ -74,6 +75,9 @@ def on_terminal(width: int, height: int, **variables: str) -> Iterator[Device]:
     """A terminal, and the variables of a process on it."""
     usual = {"TERM": "xterm-256color", "COLUMNS": str(width), "LINES": str(height)}
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    # A style of rich keeps the codes of the first terminal that it was drawn on: here one of another test.
+    Style.parse.cache_clear()
+    Style._add.cache_clear()
     with (
         device(width, height) as made,
         patch.dict(os.environ, {**kept, **usual, **variables}, clear=True),

@@ -77,7 +77,7 @@ def test_no_line_of_a_table_is_wider_than_its_terminal() -> None:
         assert max(map(cell_len, table(HEAD, ROWS, width=width))) <= width
 
 
-def test_every_sign_has_an_ascii_form_where_its_encoding_lacks_it() -> None:
+def test_every_sign_has_an_ascii_form() -> None:
     """`LC_ALL=C` and a pipe: the bar of a status was a hundred escapes."""
     line = "".join(sign for sign, *_ in SIGNS.values()) + "→…"
     ascii_only = printed([line], io.TextIOWrapper(io.BytesIO(), "ascii"))
