@@ -55,7 +55,10 @@ class Above:
     def lines(self, records: Sequence[Record]) -> list[AboveLine]:
         """These were committed, in one step of the run."""
         alike: dict[object, list[Line]] = {}
+        ends = any(isinstance(one.event, ev.StandingDown) and one.event.never_began for one in records)
         for number, line in enumerate(self._feed.lines(records)):
+            if ends and isinstance(line.record.event, ev.Hold):
+                continue  # the end of the run follows at once, with the same sentence
             if isinstance(line.record.event, ev.WaveStarted):
                 self._wave = line.record.event.wave
             alike.setdefault(_kind_of(line) or number, []).append(line)

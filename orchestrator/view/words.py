@@ -49,6 +49,8 @@ def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: 
             return request_sentence(request, one_line(by))
         case ev.StandingDown(reason=reason, outcome=outcome):
             said = one_line(reason, _BRIEF) if event.names_hold else one_line(reason)
+            if event.never_began:
+                said = said.partition(": ")[0]  # the holds have events of their own
             return f"standing down ({outcome.value}): {said}"
         case ev.StoodDown():
             return _stood_down(event)

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 
+from orchestrator.engine.predicates import hold_in_words
 from orchestrator.engine.progress import LostStop, ShardTaken
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState, WaveBegun
@@ -24,6 +25,7 @@ from orchestrator.holds import GATES_OPEN
 from orchestrator.model.action import Purpose, SettingChange, StopNode, WriteSettings
 from orchestrator.model.cluster import CopyState, Health, NodeName, ShardCopy, ShardId, Zone
 from orchestrator.model.event import (
+    COULD_NOT_FINISH,
     ActionConfirmed,
     ActionFailed,
     ActionSent,
@@ -170,6 +172,17 @@ def views() -> Iterator[tuple[str, object]]:
     sent = (ActionSent(action=write), ActionConfirmed(action=write))
     yield "a setting and a node have one line each", lines_of(changed, *sent, joined)
     yield "a change in doubt", lines_of(ActionFailed(action=write, reason="timed out", in_doubt=True))
+
+
+def test_what_keeps_a_run_from_beginning_is_at_its_end_alone() -> None:
+    evidence = samples.hold.evidence
+    down = StandingDown(
+        reason=f"{COULD_NOT_FINISH}: {hold_in_words(samples.hold)}", outcome=Outcome.HELD, never_began=True
+    )
+    shown = "\n".join(one.text for one in above(samples.hold, down))
+    assert COULD_NOT_FINISH in shown
+    assert evidence not in shown
+    assert evidence in "\n".join(one.text for one in above(samples.hold)), "a hold that may pass"
 
 
 def test_moments_of_a_run_are_shown_as_agreed(golden_views: Views) -> None:
