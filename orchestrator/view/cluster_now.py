@@ -146,11 +146,12 @@ def restoring_lines(
 
 def _still_left(state: RunState, now: ClusterNow) -> str:
     """The changes that the cluster still has, or that are unknown, counted; empty for none."""
-    still = iter(one.found in (ChangeState.NOT_RESTORED, ChangeState.UNKNOWN) for one in now.changes)
+    still = iter([one.found in (ChangeState.NOT_RESTORED, ChangeState.UNKNOWN) for one in now.changes])
     left = state.unrestored  # in the order of `not_restored`
     settings = sum(next(still) for _ in left.in_order)
     indices = sum(next(still) for _ in left.replicas)
-    excluded = sorted(left.excluded) if left.excluded and next(still) else ()
+    votes = next(still) if left.excluded else False
+    excluded = sorted(left.excluded) if votes else []
     down = [node.name for node in state.nodes.values() if node.phase in MAY_BE_DOWN]
     return count_in_words(settings, indices, excluded, [name for name in down if next(still)])
 
