@@ -28,16 +28,15 @@ from orchestrator.runs.connection import Agrees, Connection, Process, Threads, W
 from orchestrator.runs.from_file import FilePorts, Files, connection_to
 from orchestrator.runs.unfinished import NothingDriven
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access, named_state
+from orchestrator.runtime.database import Access, named_state, require_writable
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
-from orchestrator.untrusted import visible
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Reporters, json_line
 from orchestrator.view.summary import VERDICTS, Summary, refusal_object, summary
-from orchestrator.view.text import printed, wrapped
+from orchestrator.view.text import noted, printed
 from orchestrator.view.unit_status import SOCKET, UnitStatus
 
 
@@ -69,9 +68,7 @@ class Context:
 
     def note(self, *lines: str) -> None:
         """Write lines that are no result; never on standard output. A terminal's are wrapped."""
-        width = shutil.get_terminal_size().columns if self.err.isatty() else None
-        parts = (part for line in lines for part in wrapped(visible(line), width))
-        self.err.write(printed(parts, self.err))
+        self.err.write(noted(lines, self.err))
 
     def say_json(self, payload: Mapping[str, object], *, run: str | None = None) -> None:
         """Write one line of `--output json`."""
@@ -126,6 +123,14 @@ class Context:
     def state(self, url: str | None, access: Access) -> AbstractContextManager[StateStore]:
         """The same for the duration of a block."""
         return closing(self.open_state(url, access))
+
+    def require_state(self, url: str | None) -> None:
+        """Refuse a state file that a run could not write, before a question; nothing is created.
+
+        Raises:
+            JournalError: it, or its folder, is missing or not writable.
+        """
+        require_writable(url, self.environment, home=self.home)
 
     def command(self, verb: str, *words: str, state: str | None) -> str:
         """A command as it can be typed; `state` is this command's own `--state`."""

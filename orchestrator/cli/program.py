@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from orchestrator.cli import other_commands, run_commands
 from orchestrator.cli.group import Command, Group, summary
+from orchestrator.cli.help_format import Formatter
 from orchestrator.cli.interrupts import EARLY, InterruptedEarly
 from orchestrator.cli.suggest import suggested
 from orchestrator.errors import ExitCode, OrchestratorError
@@ -42,9 +43,6 @@ _BROKEN_PIPE: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
 _BETWEEN_COLLECTIONS: Final = 500_000
 """New objects between two searches for cycles. A reading of a cluster makes more, and has no cycles."""
-HELP: Final = ("--help",)
-"""Arguments that are used if there are none."""
-
 GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
     "Before a restart": {
         "init": other_commands.init,
@@ -181,11 +179,29 @@ def _program(
     del show_version  # the callback has answered
 
 
+def _commands() -> str:
+    """What is printed without a command: the commands by what they are for, on one screen."""
+    formatter = Formatter()
+    formatter.write_usage(PROGRAM, "COMMAND [OPTIONS]")
+    formatter.write_paragraph()
+    formatter.write_text(_program.__doc__ or "")
+    formatter.write_paragraph()
+    formatter.write_dl([(f"{title}:", ", ".join(group)) for title, group in GROUPS.items()])
+    formatter.write_paragraph()
+    formatter.write_text(
+        f"What each does: `{PROGRAM} --help`. Its options, and an example: `{PROGRAM} COMMAND --help`."
+    )
+    return formatter.getvalue()
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     EARLY.begin()
     try:
-        code = app(args=list(arguments or HELP), standalone_mode=False, prog_name=PROGRAM)
+        if not arguments and COMPLETING not in os.environ:
+            typer.echo(_commands(), nl=False)
+            return int(ExitCode.DONE)
+        code = app(args=list(arguments), standalone_mode=False, prog_name=PROGRAM)
     except typer.Abort:
         return _refuse(arguments, ExitCode.INTERRUPTED, EARLY.said)
     except typer.TyperException as error:
@@ -268,11 +284,11 @@ def _print_trace() -> None:
 
 
 def _refuse(arguments: Sequence[str], code: ExitCode, *said: str) -> int:
-    from orchestrator.view.text import printed  # noqa: PLC0415  (as above, and the next ones too)
+    from orchestrator.view.text import noted  # noqa: PLC0415  (as above, and the next ones too)
 
     lines = [_LONG_WORD.sub(r"\1…", _LOGIN.sub("://…@", line)) for line in said]
     prefixed = (line if line.startswith(" ") else f"{PROGRAM}: {line}" for line in lines)
-    sys.stderr.write(printed(prefixed, sys.stderr))
+    sys.stderr.write(noted(prefixed, sys.stderr))
     if wants_json(arguments):
         from orchestrator.view.reporters import json_line  # noqa: PLC0415
         from orchestrator.view.summary import refusal_object  # noqa: PLC0415

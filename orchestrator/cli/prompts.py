@@ -77,6 +77,8 @@ def start(
     if merge is not None:
         require_segments(file)
     asks = not (yes or dry_run)
+    if asks:
+        context.require_state(begin.state)
     with prepared_run(
         context, file, playbook=playbook, overrides=overrides, state=begin.state, asks=asks, restarts=restarts
     ) as first:

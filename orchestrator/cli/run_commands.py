@@ -209,6 +209,7 @@ def apply(
     look = context.command("plan", "--cluster", loaded.cluster_file, state=state)
     if not yes:
         require_terminal(context, look)
+        context.require_state(state)
     with context.connect(context.ports(context.cluster(loaded.cluster_file)), state) as connection:
         prepared, made = prepare_saved(connection, loaded)
         if prepared.not_due:

@@ -69,6 +69,7 @@ from orchestrator.config.yaml import Document, KeyPath
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.model.host import Connect
 from orchestrator.model.policy import Kind
+from orchestrator.next_command import next_command
 from orchestrator.untrusted import UntrustedValue, shortened
 
 DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
@@ -84,9 +85,17 @@ _PRODUCT: Final = (
 )
 _ONCE: Final = AfterValidator(each_once)
 _TLS: Final = "How certificates are checked."
-_PLAYBOOK: Final = "Name or path of the playbook. `--playbook` overrides it."
+_PLAYBOOK: Final = (
+    "Name or path of the playbook, the file that says how a restart is done. `--playbook` overrides it. For"
+    " one of your own write the shipped one into a file (`{show} > ours.yml`), change keys in it, and name"
+    " it: `--playbook ./ours.yml`."
+)
 _EXPECT: Final = "Conditions at the start of a run."
 _HOSTS: Final = "How the nodes' hosts are reached."
+
+
+def _playbook(shipped: str) -> str:
+    return _PLAYBOOK.format(show=next_command("explain", f"{shipped}.yml"))
 
 
 def server_version(written: str) -> str:
@@ -131,7 +140,7 @@ class ClusterSpec(Spec):
         default=None,
         description="Lowest version of the nodes: `8.19.0`. A lower one is refused. Only with `product`.",
     )
-    playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_PLAYBOOK)
+    playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_playbook(DEFAULT_PLAYBOOK))
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: HostsSpec = Field(default_factory=HostsSpec, description=_HOSTS)
     notify: NotifyTargets = Field(default=(), description=NOTIFY)
@@ -164,7 +173,7 @@ class RiakClusterSpec(Spec):
     )
     endpoints: Annotated[tuple[RiakEndpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
     tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
-    playbook: Name = Field(default=DEFAULT_RIAK_PLAYBOOK, description=_PLAYBOOK)
+    playbook: Name = Field(default=DEFAULT_RIAK_PLAYBOOK, description=_playbook(DEFAULT_RIAK_PLAYBOOK))
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: RiakHostsSpec = Field(default_factory=RiakHostsSpec, description=_HOSTS)
     riak: RiakSpec = Field(default_factory=RiakSpec, description="Riak's own commands.")

@@ -143,8 +143,8 @@ class Preparation:
             run, command = self.left.record.debtor, self.connection.command
             return (
                 self.left.words(self.connection.process.now).sentence(f"this {verb}"),
-                f"  to restore it alone: {command('restore', run)}",
-                f"  to continue that run: {command('resume', run)}",
+                *("To restore it alone:", f"    {command('restore', run)}"),
+                *("To continue that run:", f"    {command('resume', run)}"),
             )
         found = _lease_record(self.connection, self.started.policy, self.started.cluster_uuid)
         if not isinstance(found, LeaseRecord) or self.connection.process.gone(found.process):

@@ -137,14 +137,16 @@ def start_of(
         attribute, awareness = awareness_of(settings, policy.zone_attribute)
         policy = replace(policy, zone_attribute=attribute, awareness=awareness)
     attribute = policy.zone_attribute
+    zones = sorted({zone for node in view.nodes if (zone := node.zone(attribute)) is not None})
     missing = policy.selection.unmatched([node.name for node in view.nodes])
     names = ", ".join(sorted(node.name for node in view.nodes))
     if missing:
         wanted = policy.expect_nodes
         few = wanted is not None and len(view.nodes) < wanted
         down = f": {wanted} are expected, so start what is down" if few else ""
-        raise UsageError(f"no node is called {', '.join(missing)}; the cluster has {names}{down}")
-    zones = sorted({zone for node in view.nodes if (zone := node.zone(attribute)) is not None})
+        meant = sorted({*missing} & {*policy.selection.only} & {*zones})
+        hint = f"; {meant[0]} is a zone: --zone {meant[0]}" if meant else ""
+        raise UsageError(f"no node is called {', '.join(missing)}; the cluster has {names}{down}{hint}")
     if policy.selection.zone is not None and policy.selection.zone not in zones:
         of = f"node attribute {attribute!r}" if attribute else "no node attribute: set `zone_attribute`"
         there = f"the zones are {', '.join(zones)}" if zones else "no node has a zone"

@@ -135,8 +135,7 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
     if url.get_backend_name() != "sqlite":
         return _other_engine(url)
     file = Path(url.database or "")
-    if file.is_dir():
-        raise JournalError(f"state file {file}: it is a directory; name a file")
+    _require_file(file)
     require_trusted(file)
     if access is Access.READ and not usable(file):
         text = "file:" + quote(str(file.absolute()))
@@ -145,6 +144,38 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
         _prepare(file, make_folder=make_folder)
         require_trusted(file)  # it may be made by another account in the meantime
     return _listened(create_engine(url, connect_args={"timeout": BUSY_SECONDS}))
+
+
+def require_writable(
+    url: str | None, environment: Mapping[str, str], *, home: Path, shared: Path = SHARED_FOLDER / FILE
+) -> None:
+    """Refuse a state file that cannot be made or written. Creates nothing; a database server is not asked.
+
+    Raises:
+        JournalError: what is wrong with it.
+        UsageError: the URL is not valid.
+    """
+    found = state_url(url, environment, home=home, access=Access.WRITE, shared=shared)
+    if found.get_backend_name() != "sqlite":
+        return
+    file = Path(found.database or "")
+    _require_file(file)
+    if url or environment.get(VARIABLE):
+        _require_folder(file)
+    nearest = next(each for each in file.absolute().parents if each.exists())
+    if not usable(file) if nearest == file.absolute().parent else not os.access(nearest, os.W_OK | os.X_OK):
+        raise JournalError(f"state file {file}: {_WORDS[sqlite3.SQLITE_READONLY]}; name another with --state")
+
+
+def _require_file(file: Path) -> None:
+    if file.is_dir():
+        raise JournalError(f"state file {file}: it is a directory; name a file")
+
+
+def _require_folder(file: Path) -> None:
+    """Require the folder of a file that an operator has named: it is not made."""
+    if not file.absolute().parent.is_dir():
+        raise JournalError(f"state file {file}: its folder is not there; make it first, or name another")
 
 
 def require_trusted(file: Path) -> None:
@@ -355,8 +386,8 @@ def _prepare(file: Path, *, make_folder: bool) -> None:
     with telling(f"state file {file}", "making it"):
         if make_folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        elif not folder.is_dir():
-            raise JournalError(f"state file {file}: its folder is not there; make it first, or name another")
+        else:
+            _require_folder(file)
         try:
             made = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _PRIVATE)
         except FileExistsError:

@@ -188,8 +188,14 @@ def _verdict(plan: Plan, *, restores: bool) -> list[str]:
         run = "a run" if plan.target_version else "without --begin-anyway a run"
         what = listed(plan.lasting, 3) if some else "it"
         then = f"Waiting cannot clear {what}: {run} ends at once, with code 3."
-    more = next_command("explain", plan.holds[0].predicate)
-    return [takes, f"HELD by {len(plan.holds)} of {checks}. {then}", f"More: {more}"]
+    more = [next_command("explain", plan.holds[0].predicate)]
+    if any(_PLAYBOOK in hold_sentence(hold) for hold in plan.holds):
+        more += [next_command("explain", _PLAYBOOK)]
+    return [takes, f"HELD by {len(plan.holds)} of {checks}. {then}", f"More: {', '.join(more)}"]
+
+
+_PLAYBOOK: Final = "playbook"
+"""The file with which another run passes a hold. Its explanation has how one is made and named."""
 
 
 def _no_waves(plan: Plan) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from typing import Final, TextIO
 
@@ -10,6 +12,7 @@ from rich.cells import cell_len
 
 from orchestrator.formats import clock_time, counted, duration, listed, size, stamp, stamp_seconds
 from orchestrator.model.observation import SettingValue
+from orchestrator.next_command import shell_lines
 from orchestrator.untrusted import visible
 from orchestrator.view.signs import in_encoding
 
@@ -21,6 +24,7 @@ __all__ = [
     "hung",
     "listed",
     "nodes_of",
+    "noted",
     "printed",
     "setting",
     "size",
@@ -72,6 +76,21 @@ def printed(lines: Iterable[str], stream: TextIO) -> str:
     text = "".join(f"{visible(line)}\n" for line in lines)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return in_encoding(text, encoding).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def noted(lines: Iterable[str], stream: TextIO) -> str:
+    """The same, wrapped for a terminal. A line that is a command can be pasted: see `shell_lines`."""
+    width = shutil.get_terminal_size().columns if stream.isatty() else None
+    return printed((part for line in lines for part in _noted(visible(line), width)), stream)
+
+
+def _noted(line: str, width: int | None) -> list[str]:
+    text = line.lstrip(" ")
+    blank = line[: len(line) - len(text)]
+    if blank and text.startswith("orchestrate "):
+        with suppress(ValueError):  # no command: a quote is open
+            return shell_lines(text, width, indent=len(blank))
+    return wrapped(text, width, first=blank)
 
 
 _INDENT: Final = 4

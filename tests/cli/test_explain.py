@@ -220,3 +220,28 @@ def test_a_file_is_shown_as_it_is_to_be_copied(console: Console) -> None:
         ("elasticsearch-rolling-restart.yml", "playbooks/elasticsearch-rolling-restart.yml"),
     ):
         assert console.run("explain", name).out == (REPOSITORY / file).read_text(), name
+
+
+def test_a_long_page_goes_through_a_pager(console: Console, tmp_path: Path) -> None:
+    """Of a person at a terminal; without a pager it is printed."""
+    shown = tmp_path / "shown"
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\ncat > {shown}\n")
+    pager.chmod(0o700)
+    usual = {"PAGER": str(pager), "TERM": "xterm", "LINES": "24", "COLUMNS": "80"}
+    whole = console.run("explain", "hold").out
+    for name, typed, more, paged in (
+        ("hold", "", {}, True),
+        ("3", "", {}, False),
+        ("hold", None, {}, False),
+        ("hold", "", {"TERM": "dumb"}, False),
+        ("hold", "", {"CI": "true"}, False),
+        ("hold", "", {"PAGER": "no-such-pager"}, False),
+        ("hold", "", {"LINES": "400"}, False),
+    ):
+        shown.unlink(missing_ok=True)
+        said = replace(console, environment={**usual, **more}).run("explain", name, typed=typed)
+        assert said.code == ExitCode.DONE
+        assert (shown.exists(), said.out == "") == (paged, paged), (name, more)
+    replace(console, environment=usual).run("explain", "hold", typed="")
+    assert shown.read_text() == whole

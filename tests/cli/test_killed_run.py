@@ -35,7 +35,7 @@ def test_every_command_says_whose_it_is(console: Console, cluster: LeavingCluste
     assert planned.code == ExitCode.DONE
     assert planned.err.startswith(whose), planned.err
     assert " ago); this restart restores it first\n" in planned.err
-    assert f"to restore it alone: orchestrate restore {run}" in planned.err
+    assert f"\nTo restore it alone:\n    orchestrate restore {run}" in planned.err
     plan = console.run("plan", "--cluster", file, "--output", "json").plan
     for name in ("waves", "holds", "settings_changed", "steps", "nodes_selected"):
         assert plan[name] == before[name], name

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from orchestrator.cli.program import COMMANDS
 from orchestrator.errors import ExitCode
 from tests.cli.console import Console, Said
 
@@ -29,6 +31,30 @@ def test_the_question_is_right_under_the_verdict(terminal: Console, file: str) -
     assert verdict.startswith("Ready: all 25 checks pass. 3 waves, predicted ")
     assert question.startswith("Restart 3 nodes of lab? [y/N]")
     assert "PUT /_cluster/settings" not in said.out
+
+
+def test_the_commands_alone_fit_a_screen(terminal: Console) -> None:
+    for columns in ("60", "80"):
+        said = replace(terminal, environment={"COLUMNS": columns}).run(typed="")
+        assert said.code == ExitCode.DONE
+        shown = list(fits(said, 23))
+        assert set(COMMANDS) <= set(re.findall(r"[\w-]+", said.out))
+        assert max(map(len, shown)) <= int(columns)
+
+
+def test_a_state_that_cannot_be_written_is_refused_first(terminal: Console, file: str) -> None:
+    """Before the cluster is read, and before the question."""
+    nowhere = f"sqlite:///{terminal.home}/none/state.db"
+    said = terminal.run("restart", "--cluster", file, "--state", nowhere, typed="y\n")
+    assert (said.code, said.out) == (ExitCode.USAGE, "")
+    assert "its folder is not there; make it first" in said.err
+    folder = terminal.home / "folder"
+    folder.mkdir()
+    said = terminal.run("restart", "--cluster", file, "--state", f"sqlite:///{folder}", typed="y\n")
+    assert (said.code, said.out) == (ExitCode.USAGE, "")
+    said = terminal.run("restart", "--cluster", file, typed="n\n")
+    assert said.out
+    assert not terminal.state.exists(), "a no creates nothing"
 
 
 def test_steps_are_shown_where_they_are_wanted(terminal: Console, file: str) -> None:

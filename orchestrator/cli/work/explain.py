@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import log
@@ -97,7 +102,7 @@ def show(asked: str | None) -> int:
     """
     entries = all_entries()
     if asked is None:
-        typer.echo(_overview(entries), nl=False)
+        show_long(_overview(entries))
         return ExitCode.DONE
     exact = _exact(asked, entries)
     # A page, and many keys of one name, have much to read: they are listed beside another entry of the name.
@@ -118,8 +123,32 @@ def show(asked: str | None) -> int:
     parts = ["\n".join(_page(entry)) for entry in explained]
     parts += ["\n".join(each.lines()) for each in found]
     parts += [f"`{next_command('explain', 'NAME')}` explains one."] if found else []
-    typer.echo("\n\n".join(part.rstrip() for part in parts))
+    show_long("\n\n".join(part.rstrip() for part in parts) + "\n")
     return ExitCode.DONE
+
+
+def show_long(text: str) -> None:
+    """Print a text; on a terminal that it does not fit, through a pager, so that its beginning is seen."""
+    terminal = shutil.get_terminal_size()
+    lines = sum(max(1, -(-len(line) // terminal.columns)) for line in text.splitlines())
+    if lines < terminal.lines or not _paged(text):
+        typer.echo(text, nl=False)
+
+
+def _paged(text: str) -> bool:
+    """Show a text in the operator's pager. False where there is none, or no person at a terminal."""
+    if os.environ.get("TERM", "dumb") == "dumb" or "CI" in os.environ:
+        return False
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    with suppress(OSError, ValueError):  # there is no such program, or a quote is open
+        command = shlex.split(os.environ.get("PAGER") or next(filter(shutil.which, ("less", "more")), ""))
+        if command:
+            shown = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+            # As git does: `less` ends at once with a short text, and leaves the text on the screen.
+            subprocess.run(command, input=shown, env={"LESS": "FRX", **os.environ}, check=False)  # noqa: S603
+            return True
+    return False
 
 
 def _exact(asked: str, entries: Sequence[Entry]) -> list[Entry]:

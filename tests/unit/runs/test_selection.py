@@ -50,6 +50,19 @@ def test_the_policy_says_what_zones_go_by(subtests: pytest.Subtests) -> None:
             assert started.policy.awareness == Awareness(attributes=awareness)
 
 
+def test_a_zone_among_names_of_nodes_is_one() -> None:
+    view = _view()
+    zone = next(zone for node in view.nodes if (zone := node.zone("zone")))
+    for selection, hint in (
+        (Selection(only=(zone,)), f"; {zone} is a zone: --zone {zone}"),
+        (Selection(exclude=(zone,)), ""),
+        (Selection(only=("es99",)), ""),
+    ):
+        with pytest.raises(UsageError, match="no node is called") as refused:
+            _started(AWARE, policy(zone_attribute="zone", selection=selection))
+        assert str(refused.value).endswith(f"es6{hint}")
+
+
 SET_IT = "set `zone_attribute` in prod.yml"
 IN_THE_CLUSTER = f"{SET_IT}, or `cluster.routing.allocation.awareness.attributes` in the cluster"
 

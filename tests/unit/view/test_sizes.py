@@ -184,6 +184,14 @@ def test_few_settings_are_all_named_in_one_line_each() -> None:
     assert "  … 3 limits of recovery (--steps shows each)\n" in plan_text(plan, width=60)
 
 
+def test_a_hold_that_a_playbook_passes_names_its_page() -> None:
+    way = "`zero_replica_indices: {accept: [bare]}` in the playbook"
+    hold = replace(HELD[4], ways=(way,))
+    more = "More: orchestrate explain zero_replica_indices"
+    for one, last in ((hold, f"{more}, orchestrate explain playbook"), (HELD[4], more)):
+        assert plan_text(one_by_one(3, holds=(one,))).splitlines()[-1] == last
+
+
 def test_a_plan_after_a_restore_says_so() -> None:
     text = plan_text(one_by_one(3), restores=True)
     assert "\nReady once the changes of the earlier run are restored: all 25 checks pass. " in text

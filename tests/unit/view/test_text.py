@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from orchestrator.view.signs import SIGNS
-from orchestrator.view.text import printed, table, wrapped
+from orchestrator.view.text import noted, printed, table, wrapped
 
 KEY = "cluster.routing.allocation.node_concurrent_recoveries"
 
@@ -31,6 +31,28 @@ HEAD, ROWS = (
     ("WAVE", "NODES", "WHY"),
     [("1", "es1", "it has no data and no vote, so it is the first"), ("2", "es2", "")],
 )
+
+
+def test_a_note_breaks_no_word_and_its_commands_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "orchestrate restore 20261201-0853-qbm5 --state sqlite:////tmp/s.db"
+    noted_lines = noted(["Its folder is not there; make it first, or name another:", f"    {command}"], Tty())
+    assert noted_lines.splitlines() == [
+        "Its folder is not there; make it first,",
+        "    or name another:",
+        "    orchestrate restore \\",
+        "      20261201-0853-qbm5 \\",
+        "      --state sqlite:////tmp/s.db",
+    ]
+    assert noted([f"    {command}"], io.StringIO()) == f"    {command}\n"
+    assert noted(["    orchestrate 'an open quote"], Tty()) == "    orchestrate 'an open quote\n"
+
+
+class Tty(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_table_becomes_narrower(subtests: pytest.Subtests) -> None:
