@@ -144,7 +144,6 @@ class Preparation:
             return (
                 self.left.words(self.connection.process.now).sentence(f"this {verb}"),
                 *("To restore it alone:", f"    {command('restore', run)}"),
-                *("To continue that run:", f"    {command('resume', run)}"),
             )
         found = _lease_record(self.connection, self.started.policy, self.started.cluster_uuid)
         if not isinstance(found, LeaseRecord) or self.connection.process.gone(found.process):

@@ -158,7 +158,7 @@ def test_plan_and_rehearse_name_a_run_that_holds_or_left(
         "es2: left by run run-0 of ben@here; this restart",
         "run run-0 of ben@here holds the cluster",
     )
-    first = "\nTo continue that run:\n    orchestrate resume run-0 --state "
+    first = "\nTo restore it alone:\n    orchestrate restore run-0 --state "
     for command in ("plan", "rehearse"):
         for process, says in ((DEAD_PROCESS, (ended, first)), (str(current_process()), (holds,))):
             with subtests.test(command=command, process=process):
