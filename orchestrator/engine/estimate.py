@@ -14,6 +14,7 @@ from statistics import fmean, median
 from typing import Final
 
 from orchestrator.engine.waves import nodes_to_restart
+from orchestrator.formats import counted
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -251,8 +252,7 @@ def rests_on(times: PastTimes, usual: Usual) -> str:
     if not past:
         return f"no restart of this cluster is on record; {usual.rests_on}{instead}"
     nodes = sum(bool(each) for each in times.turns.values())
-    restarts = "1 restart" if past == 1 else f"{past} restarts"
-    return f"{restarts} of {nodes} of its nodes in earlier runs{instead}"
+    return f"{counted(past, 'restart')} in earlier runs, of {counted(nodes, 'node')}{instead}"
 
 
 def total(predictions: Sequence[Prediction], *, away: Sequence[Seconds] | None = None) -> Prediction:

@@ -109,9 +109,10 @@ def recovery_rows(
 
 
 def copied_of(recovered: Sequence[NodeRecovered]) -> str:
-    """`1.2 kB of 4.3 GB`: what was copied of all copies on the restarted nodes; empty if it was not shown."""
+    """`1.2 kB of 4.3 GB`: what was copied of all copies on the restarted nodes; empty if none is shown."""
     reused, copied, _ = _figures(recovered).values()
-    return "" if reused is None or copied is None else f"{size(copied)} of {size(reused + copied)}"
+    total = 0 if reused is None or copied is None else reused + copied
+    return f"{size(copied or 0)} of {size(total)}" if total else ""
 
 
 def _in_words(figures: dict[str, int | None]) -> str:

@@ -99,7 +99,9 @@ def test_hastened_nodes_restart_once_and_all_is_restored(bastion_of: BastionOf, 
     with riak_processes(tmp_path / "riak", 5, pace=HASTENED_PACE, command=RiakCommand.PACKAGED) as lab:
         lab.limit(**FOUND)
         bastion = bastion_of(lab, playbook={**PLAYBOOK, "hasten_handoff": True})
-        assert bastion.orchestrate("plan", "--cluster", str(bastion.file), *ONLY) == DONE, bastion.story()
+        assert bastion.orchestrate("plan", "--steps", "--cluster", str(bastion.file), *ONLY) == DONE, (
+            bastion.story()
+        )
         for name in CHOSEN:
             assert f"set_env [riak_core,vnode_management_timer,1000] (on {name})" in bastion.said[-1]
         assert "multicall [riak_core_vnode_manager,force_handoffs,[]]" in bastion.said[-1], bastion.story()

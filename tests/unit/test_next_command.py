@@ -31,6 +31,7 @@ EXPLAINED = {
     "around/silence.py",  # the comment of a silence
     "runs/first_file.py",  # written into cluster files
     "runs/files.py",
+    "view/text.py",  # knows one in a note, to break it where a shell may
     "airflow/attempt.py",  # names a command that was run
 }
 """Modules that name a command to explain it."""

@@ -146,9 +146,19 @@ def _paged(text: str) -> bool:
         if command:
             shown = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
             # As git does: `less` ends at once with a short text, and leaves the text on the screen.
-            subprocess.run(command, input=shown, env={"LESS": "FRX", **os.environ}, check=False)  # noqa: S603
+            subprocess.run(command, input=shown, env=_of_pager(), check=False)  # noqa: S603
             return True
     return False
+
+
+def _of_pager() -> dict[str, str]:
+    """The variables of a pager: what finds it and how it draws, and nothing that may be a secret."""
+    return {"LESS": "FRX"} | {name: value for name, value in os.environ.items() if name in _PAGER_READS}
+
+
+_PAGER_READS: Final = frozenset(
+    {"PATH", "HOME", "TERM", "TERMINFO", "COLUMNS", "LINES", "LANG", "LC_ALL", "LC_CTYPE", "LESS", "MORE"}
+)
 
 
 def _exact(asked: str, entries: Sequence[Entry]) -> list[Entry]:
