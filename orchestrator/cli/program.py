@@ -93,7 +93,7 @@ def _command(name: str, given: Any) -> Any:
 class _Commands(Mapping[str, Any]):
     """The commands by name, each made when it is used: a command line needs one of them.
 
-    Made anew for each program: a command keeps the options for help of its first use.
+    Made for each program: a command keeps the options for help of its first use.
     """
 
     def __init__(self) -> None:

@@ -76,7 +76,7 @@ class RunInHistory:
     unwritten: bool = False  # whether its last events could not be written, so that its outcome is unknown
     reboot: bool = False  # whether it rebooted every host
     alive: bool | None = None  # whether its process runs; None if that is not known
-    left: str = ""  # the changes that nobody has restored, in words; empty for a run under way
+    left: str = ""  # the changes that no run has restored, in words; empty for a run in progress
     first: str = ""  # how it ended before it was restored: `killed`; empty if it was not restored
     canary: bool = False  # whether its prediction ends at a pause (`--pause-after`), before its last nodes
 

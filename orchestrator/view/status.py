@@ -220,7 +220,7 @@ def _start_failures(state: RunState) -> list[str]:
 def _unrestored(
     state: RunState, *, restored: bool, cluster: ClusterNow | None, reader: Reader, lives: bool
 ) -> list[str]:
-    """What nobody restores. A run that lives shows what it restores in its view."""
+    """The changes that no run restores. A run in progress shows its own in its view."""
     left, width = () if restored else not_restored(state), reader.width
     if lives and cluster is None:
         return []
