@@ -24,11 +24,19 @@ from orchestrator.cli.program import app
 from orchestrator.cli.work.explain import FILE
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
+from orchestrator.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
 from orchestrator.elasticsearch.rules.merge import MERGE_RULES, OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.engine.predicates import Predicate
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.tunables import (
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event
+from orchestrator.model.phase import Outcome
+from orchestrator.model.tuning import TuningSetting
+from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
+from orchestrator.steps import step_of_node, step_of_run
+from orchestrator.tuning import boot, boot_files, old_ways
+from orchestrator.tuning.tunables import (
     disks,
     erlang,
     huge_pages,
@@ -39,15 +47,7 @@ from orchestrator.hosts.tunables import (
     registry,
     services,
 )
-from orchestrator.hosts.tunables.tunable import shown as _shown
-from orchestrator.hosts.tuning import boot, boot_files, old_ways
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event
-from orchestrator.model.phase import Outcome
-from orchestrator.model.tuning import TuningSetting
-from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
-from orchestrator.steps import step_of_node, step_of_run
-from orchestrator.stores.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
+from orchestrator.tuning.tunables.tunable import shown as _shown
 
 FOLDER: Final = Path(__file__).parent / "reference"
 
@@ -202,7 +202,7 @@ def tuning() -> str:
     ]
     return _page(
         "Host tuning",
-        "orchestrator/hosts/tunables/` and `configs/tuning/",
+        "orchestrator/tuning/tunables/` and `configs/tuning/",
         _TUNING,
         _table(("tunable", "takes", *_STORES), rows),
         "## What they do\n",
@@ -313,7 +313,7 @@ def versions() -> str:
         (_spaced(each.name), meanings[each.name], _said(getattr(NEWEST, each.name))) for each in columns
     ]
     parts.append(_table(("column", "meaning", "newest Elasticsearch"), newest))
-    return _page("Server versions", "orchestrator/stores/elasticsearch/dialect.py", "\n".join(parts), "")
+    return _page("Server versions", "orchestrator/elasticsearch/dialect.py", "\n".join(parts), "")
 
 
 def _said(value: object) -> str:

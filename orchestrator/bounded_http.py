@@ -94,7 +94,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class HttpAnswer:
     """A whole answer."""
 
     status: int
@@ -142,7 +142,7 @@ def exchange(
     body: bytes | None = None,
     bounds: Bounds,
     now: Callable[[], float] = time.monotonic,
-) -> Answered:
+) -> HttpAnswer:
     """Send one request, once, and read its whole answer. A redirect is an answer.
 
     Args:
@@ -182,7 +182,7 @@ def exchange(
             response.release_conn()
     finally:
         _current.reset(token)
-    return Answered(
+    return HttpAnswer(
         status=response.status, reason=response.reason or "", headers=response.headers, body=whole
     )
 

@@ -31,7 +31,7 @@ _ACCESS_LIST: Final = "system.posix_acl_access"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PathEntry:
     """A folder, link or file on the way to a path, or the file itself."""
 
     path: Path
@@ -56,21 +56,21 @@ class Problem(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class OwnershipVerdict:
     """What is wrong on the way to a path."""
 
     # by entry, from the root folder on; none where the path can be trusted
-    problems: tuple[tuple[Entry, Problem], ...]
+    problems: tuple[tuple[PathEntry, Problem], ...]
     shared: bool  # whether a group shares one of its folders
 
 
 def judge(
-    entries: Iterable[Entry],
+    entries: Iterable[PathEntry],
     *,
     trusted: frozenset[int],
     private: Callable[[int], bool],
     alone_in: Path | None = None,
-) -> Verdict:
+) -> OwnershipVerdict:
     """Judge a path by its entries.
 
     Args:
@@ -79,7 +79,7 @@ def judge(
         private: whether a group has no member but a trusted account.
         alone_in: a folder in which others may not even create files.
     """
-    problems: list[tuple[Entry, Problem]] = []
+    problems: list[tuple[PathEntry, Problem]] = []
     sharing: dict[Path, int] = {}
     for entry in entries:
         group = sharing.get(entry.path.parent)
@@ -103,10 +103,10 @@ def judge(
             problems.append((entry, Problem.OTHERS))
         elif others and entry.path == alone_in:
             problems.append((entry, Problem.CROWDED))
-    return Verdict(problems=tuple(problems), shared=bool(sharing))
+    return OwnershipVerdict(problems=tuple(problems), shared=bool(sharing))
 
 
-def entries_of(path: Path) -> tuple[list[Entry], Path]:
+def entries_of(path: Path) -> tuple[list[PathEntry], Path]:
     """The entries of a path, and the path without links. What is missing or closed to us ends the entries."""
     left, at, links = [*reversed(path.absolute().parts[1:])], _ROOT, 0
     entries = [_entry(_ROOT)]
@@ -132,7 +132,7 @@ def entries_of(path: Path) -> tuple[list[Entry], Path]:
     return entries, at
 
 
-def verdict_on(path: Path, *, alone: bool = False) -> Verdict:
+def verdict_on(path: Path, *, alone: bool = False) -> OwnershipVerdict:
     """Judge a path for this process.
 
     Args:
@@ -186,7 +186,7 @@ def who_reads(path: Path) -> str | None:
     return visible(f"{who} can read {path}: `{sudo}chmod {change} {shlex.quote(str(path))}`")
 
 
-def _distrust(verdict: Verdict) -> str | None:
+def _distrust(verdict: OwnershipVerdict) -> str | None:
     if not verdict.problems:
         return None
     why = "; ".join(dict.fromkeys(_why(entry, problem) for entry, problem in verdict.problems))
@@ -206,13 +206,13 @@ def _distrust(verdict: Verdict) -> str | None:
     return message
 
 
-def _entry(path: Path) -> Entry:
+def _entry(path: Path) -> PathEntry:
     found = path.lstat()
     listed = False
     if found.st_mode & stat.S_IWGRP and not stat.S_ISLNK(found.st_mode):
         with suppress(OSError):  # there is none, or the file system has none
             listed = bool(os.getxattr(path, _ACCESS_LIST))
-    return Entry(path=path, uid=found.st_uid, gid=found.st_gid, mode=found.st_mode, listed=listed)
+    return PathEntry(path=path, uid=found.st_uid, gid=found.st_gid, mode=found.st_mode, listed=listed)
 
 
 def _is_private(gid: int, uid: int) -> bool:
@@ -226,7 +226,7 @@ def _is_private(gid: int, uid: int) -> bool:
     return own and gid != 0 and all(one.pw_gid != gid or one.pw_uid == uid for one in pwd.getpwall())
 
 
-def _why(entry: Entry, problem: Problem) -> str:
+def _why(entry: PathEntry, problem: Problem) -> str:
     match problem:
         case Problem.OWNER:
             return f"{entry.path} belongs to {_account(entry.uid)}"
@@ -238,7 +238,7 @@ def _why(entry: Entry, problem: Problem) -> str:
             return f"other accounts can create files in {entry.path}, which would be read with it"
 
 
-def _repair(entry: Entry, problem: Problem) -> str | None:
+def _repair(entry: PathEntry, problem: Problem) -> str | None:
     """The command, as it is typed; None if there is none."""
     uid, path = os.geteuid(), shlex.quote(str(entry.path))
     sudo = "sudo " if uid and (problem is Problem.OWNER or entry.uid != uid) else ""

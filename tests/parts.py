@@ -26,7 +26,7 @@ class Part:
     paths: tuple[str, ...]  # it is run for a change below one of them
 
 
-_ELASTICSEARCH: Final = ("orchestrator/engine", "orchestrator/stores/elasticsearch", "tests/lab")
+_ELASTICSEARCH: Final = ("orchestrator/engine", "orchestrator/elasticsearch", "tests/lab")
 _HOSTS: Final = ("orchestrator/hosts", "tests/integration/hosts")
 _RUNS: Final = ("orchestrator/engine", "orchestrator/runs", "orchestrator/runtime")
 
@@ -57,10 +57,10 @@ PARTS: Final = {
         (*_RUNS, "orchestrator/view"),
     ),
     "ordinary": Part("ordinary nights of seven nodes, and stops beside a recovery", _RUNS),
-    "riak": Part("hosts with a stand-in for Riak", ("orchestrator/stores/riak", "tests/doubles")),
+    "riak": Part("hosts with a stand-in for Riak", ("orchestrator/riak", "tests/doubles")),
     "services": Part("systemd, sysv, Docker and command lines on real hosts: rights, locks, units", _HOSTS),
     "soak": Part("5,000 drawn runs, and kills at every point of a simulated run", _RUNS),
-    "tuning": Part("kernels, boots and tuned on real hosts", ("orchestrator/hosts/tuning",)),
+    "tuning": Part("kernels, boots and tuned on real hosts", ("orchestrator/tuning",)),
     "upgrades": Part("major version by major version, held and killed upgrades", _ELASTICSEARCH),
     "versions": Part("answers and leases of servers of each generation", _ELASTICSEARCH),
 }

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from orchestrator.elasticsearch.dialect import family_of
+from orchestrator.elasticsearch.parse import parse_settings
+from orchestrator.elasticsearch.parse_cluster import parse_cluster
+from orchestrator.elasticsearch.parse_disks import parse_disks
+from orchestrator.elasticsearch.parse_nodes import parse_lives, process_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Disk, SettingsView
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.stores.elasticsearch.dialect import family_of
-from orchestrator.stores.elasticsearch.parse import parse_settings
-from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
-from orchestrator.stores.elasticsearch.parse_disks import parse_disks
-from orchestrator.stores.elasticsearch.parse_nodes import parse_lives, process_of
 
 _RECORDED: Final = Path(__file__).parent / "data" / "returning"
 VERSIONS: Final = sorted(file.stem for file in _RECORDED.glob("*.json"))

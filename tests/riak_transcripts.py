@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.riak.output import CommandOutput
 
 FOLDER = Path(__file__).parent / "data" / "riak"
 COMMANDS = FOLDER / "riak-3.2.1-commands.txt"

@@ -15,7 +15,7 @@ from html import escape
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from orchestrator.around.story import Message, Seen
+from orchestrator.around.story import Message, PublicEvent
 from orchestrator.around.ways import RunContext
 from orchestrator.around.web import NotSent, ask
 from orchestrator.config.around import Grafana
@@ -51,7 +51,7 @@ class Annotations:
         past: public events of earlier attempts.
     """
 
-    def __init__(self, grafana: Grafana, context: RunContext, past: Sequence[Seen]) -> None:
+    def __init__(self, grafana: Grafana, context: RunContext, past: Sequence[PublicEvent]) -> None:
         self._at, self._context = grafana, context
         self._regions: dict[int, Region] = {}  # by the sequence of the event that began it
         self.of(past)
@@ -59,7 +59,7 @@ class Annotations:
         self._ids = {int(line["of"]): str(line["reference"]) for line in made}
         self._doubtful = self._regions.keys() - self._ids.keys()
 
-    def of(self, batch: Sequence[Seen]) -> list[Message]:
+    def of(self, batch: Sequence[PublicEvent]) -> list[Message]:
         """A message for each region that these events begin or end."""
         return [
             Message(on=ANNOTATION, of=of, text="", line=seen.line) for seen in batch for of in self._see(seen)
@@ -73,7 +73,7 @@ class Annotations:
         """None: the event of the end has ended all regions."""
         return []
 
-    def _see(self, seen: Seen) -> Iterator[int]:
+    def _see(self, seen: PublicEvent) -> Iterator[int]:
         line = seen.line
         match seen.event:
             case "run_started" | "run_resumed" | "restore_begun":
@@ -93,7 +93,7 @@ class Annotations:
             case _:
                 pass
 
-    def _begun(self, seen: Seen, wave: int | None) -> int:
+    def _begun(self, seen: PublicEvent, wave: int | None) -> int:
         """A region begins, or another attempt at the run continues it."""
         for of, region in self._regions.items():
             if region.wave == wave and (wave is None or region.end is None):
@@ -107,7 +107,7 @@ class Annotations:
         found = self._regions.items()
         return [of for of, one in found if one.wave is not None and not one.end and wave in (None, one.wave)]
 
-    def _ended(self, seen: Seen, which: Sequence[int]) -> Sequence[int]:
+    def _ended(self, seen: PublicEvent, which: Sequence[int]) -> Sequence[int]:
         for of in which:
             region = self._regions[of]
             self._regions[of] = replace(region, end=round(1000 * seen.at), said=(region.said[0], seen.text))

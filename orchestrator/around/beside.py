@@ -13,9 +13,9 @@ from orchestrator.around.annotations import MOST_IN_A_WHILE, Annotations
 from orchestrator.around.metrics import Figures, Textfile
 from orchestrator.around.outbox import SEND_SECONDS, Outbox, Send
 from orchestrator.around.silence import Silences
-from orchestrator.around.story import Message, Seen, Story, last_attempt, sent_already
+from orchestrator.around.story import Message, MessageStory, PublicEvent, last_attempt, sent_already
 from orchestrator.around.ways import RunContext, runs, sends
-from orchestrator.config.around import Around, On, RunHook, Target
+from orchestrator.config.around import Around, AroundHook, MessageTarget, On
 
 END_SECONDS: Final = 15.0
 """What is under way when the run has ended is waited for so long in all, or as long as a hook may take."""
@@ -40,22 +40,22 @@ class Beside:
         self,
         around: Around,
         context: RunContext,
-        past: Sequence[Seen],
+        past: Sequence[PublicEvent],
         *,
         now: Callable[[], float],
         last_success: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._now, self._clock, self._news = now, clock, SimpleQueue[Mapping[str, object]]()
-        ways: list[tuple[Target | RunHook, float, Send]] = [
+        ways: list[tuple[MessageTarget | AroundHook, float, Send]] = [
             (one, SEND_SECONDS, sends(one, context)) for one in around.targets
         ]
         ways += [(one, one.timeout, runs(one, context)) for one in around.hooks]
         self._end_seconds = max([END_SECONDS, *(hook.timeout + 1 for hook in around.hooks)])
-        self._each: list[tuple[Story | Annotations, Outbox]] = []
+        self._each: list[tuple[MessageStory | Annotations, Outbox]] = []
         known = sent_already(past)
         for one, seconds, send in ways:
-            story = Story(one.on, one.after)
+            story = MessageStory(one.on, one.after)
             outbox = Outbox(one.name, send, self._news.put, seconds=seconds, clock=clock)
             self._each.append((story, outbox))
             for message in _unsent(story, one.name, past, known):
@@ -80,7 +80,7 @@ class Beside:
             record = self._news.put
             self._metrics = Textfile(around.textfile, figures, context, record, past, now=now, clock=clock)
 
-    def seen(self, batch: Sequence[Seen]) -> None:
+    def seen(self, batch: Sequence[PublicEvent]) -> None:
         """These events were committed together."""
         if self._metrics is not None:
             self._metrics.see(batch)
@@ -122,7 +122,7 @@ class Beside:
             worker.join()
         if self._metrics is not None:
             for line in self.news():  # they are events when the journal has them: for a file too late
-                self._metrics.see([Seen(at=self._now(), line={"sequence": 0, **line}, text="")])
+                self._metrics.see([PublicEvent(at=self._now(), line={"sequence": 0, **line}, text="")])
                 self._news.put(line)
             self._metrics.close(max(until, self._clock() + _LAST_WRITE_SECONDS))
             self._metrics.join()
@@ -133,7 +133,9 @@ def _put(outbox: Outbox, messages: Sequence[Message]) -> None:
         outbox.put(message)
 
 
-def _unsent(story: Story, name: str, past: Sequence[Seen], known: set[tuple[str, str, int]]) -> list[Message]:
+def _unsent(
+    story: MessageStory, name: str, past: Sequence[PublicEvent], known: set[tuple[str, str, int]]
+) -> list[Message]:
     """What an attempt that was killed has perhaps not sent. What else it had to say is over."""
     last = {int(seen.line["sequence"]) for seen in last_attempt(past)}
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.around.story import Seen, not_notified
+from orchestrator.around.story import PublicEvent, not_notified
 from orchestrator.around.ways import RunContext
 from orchestrator.around.worker import Worker
 from orchestrator.holds import Holds
@@ -65,7 +65,7 @@ class Figures:
         self._waiting: Mapping[str, Any] = {}
         self._waiting_at = 0.0
 
-    def see(self, seen: Seen) -> None:
+    def see(self, seen: PublicEvent) -> None:
         """One more event."""
         line, at = seen.line, seen.at
         self._at = at
@@ -197,7 +197,7 @@ class Textfile(Worker):
         figures: Figures,
         context: RunContext,
         record: Callable[[Mapping[str, object]], None],
-        past: Sequence[Seen],
+        past: Sequence[PublicEvent],
         *,
         now: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
@@ -209,7 +209,7 @@ class Textfile(Worker):
         for seen in past:
             figures.see(seen)
 
-    def see(self, batch: Sequence[Seen]) -> None:
+    def see(self, batch: Sequence[PublicEvent]) -> None:
         """These events were committed together."""
         with self._changed:
             for seen in batch:

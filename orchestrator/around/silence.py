@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from orchestrator.around.story import Seen, not_notified
+from orchestrator.around.story import PublicEvent, not_notified
 from orchestrator.around.ways import RunContext
 from orchestrator.around.web import NotSent, ask
 from orchestrator.around.worker import Worker
@@ -52,7 +52,7 @@ Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wave:
+class SilencedWave:
     """A wave, as far as its alerts go."""
 
     number: int
@@ -65,7 +65,7 @@ class Wave:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedSilence:
     """A silence that should be there."""
 
     matchers: Matchers
@@ -86,11 +86,11 @@ class Waves:
     def __init__(self, sets: Sequence[Mapping[str, str]], at_most: float) -> None:
         self._sets, self._at_most = sets, at_most
         self.hosts: Mapping[str, str] = {}
-        self.waves: dict[int, Wave] = {}
+        self.waves: dict[int, SilencedWave] = {}
         self.ended: dict[int, str] = {}
         self.deposed = False
 
-    def see(self, seen: Seen) -> None:
+    def see(self, seen: PublicEvent) -> None:
         """One more event."""
         line = seen.line
         match seen.event:
@@ -100,7 +100,7 @@ class Waves:
                 wave = line["wave"]
                 number, nodes = int(wave["number"]), tuple(wave["nodes"])
                 known = self.waves.get(number)
-                begun = Wave(number=number, nodes=nodes, since=seen.at, of=int(line["sequence"]))
+                begun = SilencedWave(number=number, nodes=nodes, since=seen.at, of=int(line["sequence"]))
                 self.waves[number] = replace(known, nodes=nodes, recovered=None) if known else begun
                 self.ended.pop(number, None)
             case "wave_gave_way":
@@ -125,9 +125,9 @@ class Waves:
             case _:
                 pass
 
-    def wanted(self, now: float) -> dict[Key, Wanted]:
+    def wanted(self, now: float) -> dict[Key, WantedSilence]:
         """What should be silenced now."""
-        found: dict[Key, Wanted] = {}
+        found: dict[Key, WantedSilence] = {}
         for wave in self.waves.values():
             limit = wave.since + self._at_most
             lease = now + LEASE_SECONDS if wave.recovered is None else wave.recovered + AFTER_RECOVERY
@@ -140,7 +140,7 @@ class Waves:
                     filled = filled_in(matchers, wave.nodes, self.hosts)
                     grace = wave.recovered is not None
                     last = grace or until == limit
-                    found[wave.number, number] = Wanted(
+                    found[wave.number, number] = WantedSilence(
                         matchers=filled, since=wave.since, until=until, last=last, grace=grace
                     )
         return found
@@ -158,7 +158,7 @@ class Waves:
         if number in self.waves:
             self.waves[number] = replace(self.waves[number], **changes)
 
-    def _end(self, which: Callable[[Wave], bool], why: str) -> None:
+    def _end(self, which: Callable[[SilencedWave], bool], why: str) -> None:
         for wave in [wave for wave in self.waves.values() if which(wave)]:
             self.ended[wave.number] = why
             del self.waves[wave.number]
@@ -214,7 +214,7 @@ class Silences(Worker):
         alertmanager: Alertmanager,
         context: RunContext,
         record: Callable[[Mapping[str, object]], None],
-        past: Sequence[Seen],
+        past: Sequence[PublicEvent],
         *,
         now: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
@@ -233,7 +233,7 @@ class Silences(Worker):
         self._waited: set[int] = set()
         self._seen = self._done = 0  # versions of the events: the last one, and that which was acted on
 
-    def see(self, batch: Sequence[Seen]) -> None:
+    def see(self, batch: Sequence[PublicEvent]) -> None:
         """These events were committed together."""
         with self._changed:
             for seen in batch:
@@ -277,7 +277,7 @@ class Silences(Worker):
                 if closing:
                     return
 
-    def _reconcile(self, wanted: Mapping[Key, Wanted]) -> float | None:
+    def _reconcile(self, wanted: Mapping[Key, WantedSilence]) -> float | None:
         """Make, renew and end silences; seconds until something has to be done again."""
         now = self._now()
         tried, self._tried = self._tried, {key: want.matchers for key, want in wanted.items()}
@@ -308,7 +308,7 @@ class Silences(Worker):
         self._not_before = self._now() + AGAIN_SECONDS
         return AGAIN_SECONDS
 
-    def _find(self, wanted: Mapping[Key, Wanted]) -> None:
+    def _find(self, wanted: Mapping[Key, WantedSilence]) -> None:
         """Find the silences of this run: another process made them, or an answer was lost."""
         of_run = re.compile(re.escape(f"orchestrate {self._context.run} wave ") + r"(\d+)$")
         known = {live.id for live in self._live.values()}
@@ -334,7 +334,7 @@ class Silences(Worker):
             self._ended(int(number[1]), silence, self._now(), why)
         self._to_find = False
 
-    def _make(self, key: Key, want: Wanted) -> None:
+    def _make(self, key: Key, want: WantedSilence) -> None:
         # It starts at once: Alertmanager takes no start in the past. Its clock may be behind this one.
         made = self._put({"startsAt": stamp(self._now() - LEASE_SECONDS)}, key, want)
         words = in_words(want.matchers)
@@ -342,7 +342,7 @@ class Silences(Worker):
         about = {"wave": key[0], "silence": made, "until": want.until}
         self._record({"event": "silence_created", **about, "matchers": words})
 
-    def _renew(self, key: Key, want: Wanted, live: Live) -> None:
+    def _renew(self, key: Key, want: WantedSilence, live: Live) -> None:
         """Prolong it, or let it end a while after recovery. An expired one is replaced.
 
         A renewal repeats the start that the server has: with another one it would make another silence.
@@ -403,7 +403,7 @@ class Silences(Worker):
             raise
         return found
 
-    def _put(self, which: Mapping[str, str], key: Key, want: Wanted) -> str:
+    def _put(self, which: Mapping[str, str], key: Key, want: WantedSilence) -> str:
         silence = {
             **which,
             "matchers": [

@@ -29,7 +29,7 @@ _MOST_HOLDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class PublicEvent:
     """A public event."""
 
     at: float  # when, in seconds since the epoch
@@ -52,7 +52,7 @@ class Message:
     line: Mapping[str, Any]  # that event, as in `--output json`
 
 
-class Story:
+class MessageStory:
     """Makes the messages of a run for one target.
 
     Args:
@@ -62,14 +62,14 @@ class Story:
 
     def __init__(self, on: Collection[On], after: float) -> None:
         self._on, self._after = on, after
-        self._holds = Holds[Seen]()
+        self._holds = Holds[PublicEvent]()
         self._reported = False
         self._end: Message | None = None
 
-    def of(self, batch: Sequence[Seen]) -> list[Message]:
+    def of(self, batch: Sequence[PublicEvent]) -> list[Message]:
         """The messages of events that were committed together."""
         found: list[Message] = []
-        failed: list[Seen] = []
+        failed: list[PublicEvent] = []
         for seen in batch:
             found += self.due(seen.at)
             if _is_failure(seen):
@@ -101,7 +101,7 @@ class Story:
             return []
         return [Message(on=ended.on, of=ended.of, text=text, line=ended.line)]
 
-    def _one(self, seen: Seen) -> list[Message]:
+    def _one(self, seen: PublicEvent) -> list[Message]:
         held, reported = self._holds.first, self._reported
         self._holds.see(seen.line, seen.at, seen)
         self._reported = reported and self._holds.first is not None
@@ -125,7 +125,7 @@ class Story:
                 return []
 
 
-def sent_already(past: Sequence[Seen]) -> set[tuple[str, str, int]]:
+def sent_already(past: Sequence[PublicEvent]) -> set[tuple[str, str, int]]:
     """Target, subject and sequence of each message whose fate is in the journal."""
     return {
         (str(seen.line["target"]), str(seen.line["on"]), int(seen.line["of"]))
@@ -134,7 +134,7 @@ def sent_already(past: Sequence[Seen]) -> set[tuple[str, str, int]]:
     }
 
 
-def last_attempt(past: Sequence[Seen]) -> Sequence[Seen]:
+def last_attempt(past: Sequence[PublicEvent]) -> Sequence[PublicEvent]:
     """The events of the last attempt at a run."""
     begins = [number for number, seen in enumerate(past) if seen.event in _AGAIN]
     return past[begins[-1] :] if begins else past
@@ -145,10 +145,10 @@ def not_notified(why: str) -> dict[str, object]:
     return {"event": "not_notified", "why": why}
 
 
-def _is_failure(seen: Seen) -> bool:
+def _is_failure(seen: PublicEvent) -> bool:
     failed = seen.event == "phase_entered" and seen.line["to"] == "failed" and seen.line.get("node")
     return bool(failed) or seen.event == "second_failure"
 
 
-def _message(on: On, seen: Seen, text: str) -> Message:
+def _message(on: On, seen: PublicEvent, text: str) -> Message:
     return Message(on=on, of=int(seen.line["sequence"]), text=text, line=seen.line)

@@ -31,8 +31,8 @@ from orchestrator.config.around import (
     PLACEHOLDER,
     WEB,
     Around,
-    RunHook,
-    Target,
+    AroundHook,
+    MessageTarget,
     check_target,
     scheme_of,
     sender_and_receivers,
@@ -98,7 +98,7 @@ def require_usable(around: Around, context: RunContext) -> None:
             raise UsageError(f"notify {target.name}: {MISSING}")
 
 
-def sends(target: Target, context: RunContext) -> Send:
+def sends(target: MessageTarget, context: RunContext) -> Send:
     """What sends messages to a target. References are resolved for each message: a secret may change."""
 
     def send(message: Message, seconds: float) -> None:
@@ -125,13 +125,13 @@ def sends(target: Target, context: RunContext) -> Send:
 class _Resolved:
     """A target with its secrets."""
 
-    target: Target
+    target: MessageTarget
     url: str = field(repr=False)
     password: str | None = field(repr=False)
     bearer: str | None = field(repr=False)
 
 
-def _resolved(target: Target, context: RunContext) -> _Resolved:
+def _resolved(target: MessageTarget, context: RunContext) -> _Resolved:
     """Look its secrets up. Raises `ConfigError`, or `ValueError` where the URL cannot be used."""
     url = check_target(target.url if isinstance(target.url, str) else context.resolve(target.url))
     context.learn(unquote(urlsplit(url).password or ""))
@@ -143,7 +143,7 @@ def _resolved(target: Target, context: RunContext) -> _Resolved:
     )
 
 
-def runs(hook: RunHook, context: RunContext) -> Send:
+def runs(hook: AroundHook, context: RunContext) -> Send:
     """What gives messages to a hook of the run."""
 
     def send(message: Message, seconds: float) -> None:

@@ -90,10 +90,11 @@ def _state(context: typer.Context) -> Path | None:
 
 def _name_of(file: str) -> str | None:
     """The name of the cluster in its file. Only its line is read, because parsing the whole file is slow."""
-    from orchestrator.config.lookup import Wanted, find, standard_places
+    from orchestrator.config.lookup import KindOfFile, find, standard_places
 
     try:
-        text = find(Wanted.CLUSTER, file, standard_places(os.environ, home=Path.home())).read_text("utf-8")
+        places = standard_places(os.environ, home=Path.home())
+        text = find(KindOfFile.CLUSTER, file, places).read_text("utf-8")
     except (OrchestratorError, OSError, ValueError):
         return None
     found = re.search(_NAME, text, re.MULTILINE)
@@ -101,9 +102,9 @@ def _name_of(file: str) -> str | None:
 
 
 def _files(folder: str, incomplete: str) -> list[str]:
-    from orchestrator.config.lookup import Wanted, names, standard_places
+    from orchestrator.config.lookup import KindOfFile, names, standard_places
 
-    return _beginning(incomplete, names(Wanted(folder), standard_places(os.environ, home=Path.home())))
+    return _beginning(incomplete, names(KindOfFile(folder), standard_places(os.environ, home=Path.home())))
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -28,9 +28,9 @@ from orchestrator.runs.connection import Agrees, Connection, Process, Threads, W
 from orchestrator.runs.from_file import FilePorts, Files, connection_to
 from orchestrator.runs.unfinished import NothingDriven
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access, named_state, require_writable
+from orchestrator.runtime.database import DatabaseUse, named_state, require_writable
 from orchestrator.runtime.identity import host_name, operator_name
-from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
+from orchestrator.runtime.signals import Asked, FinalTexts, HeardSignal, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_restored
@@ -51,7 +51,7 @@ class Context:
     out: TextIO  # stream of results
     err: TextIO  # stream of warnings and errors
     # the first signal that the command received, over all its connections
-    heard: Heard = field(default_factory=Heard, compare=False)
+    heard: HeardSignal = field(default_factory=HeardSignal, compare=False)
 
     @property
     def columns(self) -> int | None:
@@ -112,7 +112,7 @@ class Context:
         """The account that runs the command."""
         return operator_name(self.environment)
 
-    def open_state(self, url: str | None, access: Access) -> StateStore:
+    def open_state(self, url: str | None, access: DatabaseUse) -> StateStore:
         """Open the state database. The caller closes it.
 
         Raises:
@@ -120,7 +120,7 @@ class Context:
         """
         return open_store(url, self.environment, access=access, home=self.home)
 
-    def state(self, url: str | None, access: Access) -> AbstractContextManager[StateStore]:
+    def state(self, url: str | None, access: DatabaseUse) -> AbstractContextManager[StateStore]:
         """The same for the duration of a block."""
         return closing(self.open_state(url, access))
 
@@ -204,22 +204,22 @@ class _SignalRequests:
         self._entered = False
 
 
-def left_at_once(state: RunState | None, context: Context) -> LastWords:
+def left_at_once(state: RunState | None, context: Context) -> FinalTexts:
     """The message when a second signal ends the program at once."""
     if state is None:
-        return LastWords(error=printed(last_words(None, ()), context.err))
+        return FinalTexts(error=printed(last_words(None, ()), context.err))
     left = texts(not_restored(state))
     lines = last_words(state.run, left, state.process.state)
     words = printed(lines, context.err)
     if context.output.for_people:
-        return LastWords(error=words)
+        return FinalTexts(error=words)
     summary = {
         **refusal_object("\n".join(lines), ExitCode.NOT_RESTORED),
         "outcome": "not_restored",
         "left": left,
     }
     line = json_line(summary, at=context.clock.now(), run=state.run)
-    return LastWords(error=words, output=line + "\n")
+    return FinalTexts(error=words, output=line + "\n")
 
 
 @contextmanager

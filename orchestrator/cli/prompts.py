@@ -23,7 +23,7 @@ from orchestrator.runs.attempt import RestoreFailed, exit_code
 from orchestrator.runs.connection import Agrees
 from orchestrator.runs.past_runs import Wanted, find_run, leave_request, state_in_words
 from orchestrator.runs.prepare import Preparation, prepare
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import host_name, suspended_pid
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import one_line, visible
@@ -105,7 +105,7 @@ def request(
     """Write a request into the state, where the run finds it. Returns the exit code."""
     context = context_of(output)
     name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.CONTINUE) as store:
+    with context.state(state, DatabaseUse.CONTINUE) as store:
         entry = find_run(store, Wanted.REQUEST, run=run, cluster=name)
         if run is None and name is None:
             confirm_run(wanted.name.lower(), entry, store, context, yes=yes)

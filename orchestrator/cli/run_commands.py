@@ -264,13 +264,13 @@ def resume(
     from orchestrator.runs.attempt import exit_code
     from orchestrator.runs.past_runs import Wanted, find_run, past_run_of
     from orchestrator.runs.unfinished import NothingDriven, resume_run
-    from orchestrator.runtime.database import Access
+    from orchestrator.runtime.database import DatabaseUse
     from orchestrator.untrusted import visible
     from orchestrator.view.progress import left_to_do
 
     context = context_of(output)
     file = context.cluster(cluster) if cluster else None
-    with context.state(state, Access.CONTINUE) as store:
+    with context.state(state, DatabaseUse.CONTINUE) as store:
         entry = find_run(store, Wanted.RESUME, run=run, cluster=file.spec.name if file else None)
         if entry.outcome is Outcome.DONE:
             message = f"run {entry.run} is over: it ended done, so there is nothing to resume"

@@ -324,7 +324,7 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target(Trust):
+class MessageTarget(Trust):
     """Where messages are sent."""
 
     name: str  # without secrets, unique among the targets of a run
@@ -337,7 +337,7 @@ class Target(Trust):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunHook:
+class AroundHook:
     """A command of a playbook about the run."""
 
     name: str
@@ -349,7 +349,7 @@ class RunHook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server(Trust):
+class AroundServer(Trust):
     """A server around a run."""
 
     url: str
@@ -361,7 +361,7 @@ class Server(Trust):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alertmanager(Server):
+class Alertmanager(AroundServer):
     """Where alerts are silenced."""
 
     matchers: tuple[Mapping[str, str], ...]  # labels and values of each silence
@@ -371,7 +371,7 @@ class Alertmanager(Server):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grafana(Server):
+class Grafana(AroundServer):
     """Where annotations are made."""
 
     token: SecretReference
@@ -381,8 +381,8 @@ class Grafana(Server):
 class Around:
     """What surrounds a run, from its files."""
 
-    targets: tuple[Target, ...] = ()
-    hooks: tuple[RunHook, ...] = ()
+    targets: tuple[MessageTarget, ...] = ()
+    hooks: tuple[AroundHook, ...] = ()
     alertmanager: Alertmanager | None = None
     textfile: Path | None = None
     grafana: Grafana | None = None
@@ -412,10 +412,10 @@ def _placed(spec: Spec, folder: Path) -> dict[str, Any]:
     return {name: one(name, value) for name, value in spec}
 
 
-def targets_in(specs: Sequence[NotifySpec], folder: Path) -> tuple[Target, ...]:
+def targets_in(specs: Sequence[NotifySpec], folder: Path) -> tuple[MessageTarget, ...]:
     """The targets of a file; relative paths in them start at the file's folder."""
     return tuple(
-        Target(
+        MessageTarget(
             **{**_placed(spec, folder), "name": spec.name or _usual_name(spec.url), "on": frozenset(spec.on)}
         )
         for spec in specs
@@ -432,7 +432,7 @@ def grafana_in(spec: AnnotationsSpec | None, folder: Path) -> Grafana | None:
     return None if spec is None else Grafana(**_placed(spec.grafana, folder))
 
 
-def named_apart(targets: Sequence[Target]) -> tuple[Target, ...]:
+def named_apart(targets: Sequence[MessageTarget]) -> tuple[MessageTarget, ...]:
     """The targets, each with a name of its own: a run remembers by it what was sent."""
     taken: set[str] = set()
     found = []
@@ -451,14 +451,14 @@ def _usual_name(url: str | SecretReference) -> str:
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}"
 
 
-def hooks_in(hooks: object, folder: Path) -> tuple[RunHook, ...]:
+def hooks_in(hooks: object, folder: Path) -> tuple[AroundHook, ...]:
     """The hooks of a run in the `hooks` of a playbook."""
     found = []
     for moment, on in MOMENTS.items():
         specs: tuple[RunHookSpec, ...] = getattr(hooks, moment)
         for number, spec in enumerate(specs, start=1):
             found.append(
-                RunHook(
+                AroundHook(
                     name=f"hook {moment}" if number == 1 else f"hook {moment} {number}",
                     folder=str(folder),
                     on=frozenset(on),

@@ -26,7 +26,7 @@ from orchestrator.config.around import (
 )
 from orchestrator.config.faults import Faults, validate
 from orchestrator.config.hosts import (
-    HostSettings,
+    HostOfFile,
     HostsSpec,
     NamedHostsSpec,
     RiakHostsSpec,
@@ -227,7 +227,7 @@ class HostsFile:
         """A path of the file, as a path of this machine."""
         return expand(written, folder=self.path.parent, home=self.home)
 
-    def host(self, node: str) -> HostSettings:
+    def host(self, node: str) -> HostOfFile:
         """The settings of one node's machine.
 
         Raises:

@@ -29,7 +29,7 @@ _MOST_LISTED: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class FileFault:
     """One fault of a file."""
 
     path: KeyPath  # the key for the message
@@ -43,11 +43,11 @@ class Faults:
     """All faults of one file, in the order of its lines."""
 
     document: Document
-    found: list[Fault] = field(default_factory=list)
+    found: list[FileFault] = field(default_factory=list)
 
     def add(self, path: KeyPath, message: str, *, at: KeyPath | None = None) -> None:
-        """Add a fault; `at` as in `Fault`."""
-        self.found.append(Fault(path=path, message=message, at=at))
+        """Add a fault; `at` as in `FileFault`."""
+        self.found.append(FileFault(path=path, message=message, at=at))
 
     def raise_any(self) -> None:
         """Raise an error if there are faults.
@@ -71,14 +71,14 @@ class Faults:
             others.append(ConfigError(f"and {len(ordered) - _MOST} more", file=self.document.file))
         return self._error(first, *others)
 
-    def _error(self, fault: Fault, *others: ConfigError) -> ConfigError:
+    def _error(self, fault: FileFault, *others: ConfigError) -> ConfigError:
         key = dotted(fault.path) or None
         return ConfigError(fault.message, *others, file=self.document.file, line=self._line(fault), key=key)
 
-    def _line(self, fault: Fault) -> int | None:
+    def _line(self, fault: FileFault) -> int | None:
         return self.document.line(fault.path if fault.at is None else fault.at)
 
-    def _where(self, fault: Fault) -> str:
+    def _where(self, fault: FileFault) -> str:
         line = self._line(fault)
         place = self.document.file if line is None else f"{self.document.file}:{line}"
         return f"{place}: {dotted(fault.path)}" if fault.path else place
@@ -114,7 +114,7 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"known: {', '.join(names[:_MOST_LISTED])}{more}" if names else "none is known here"
 
 
-def _fault(model: type[Spec], details: ErrorDetails) -> Fault:
+def _fault(model: type[Spec], details: ErrorDetails) -> FileFault:
     path: KeyPath = tuple(
         part for part in details["loc"] if part not in (SCALAR, MAPPING, LONG_FORM, "[key]")
     )
@@ -122,22 +122,22 @@ def _fault(model: type[Spec], details: ErrorDetails) -> Fault:
     if kind == "extra_forbidden":
         return _unknown_key(model, path)
     if kind == LATER_ERROR:
-        return Fault(path=path, message=details["msg"], later=True)
-    return Fault(path=path, message=_message(details, given))
+        return FileFault(path=path, message=details["msg"], later=True)
+    return FileFault(path=path, message=_message(details, given))
 
 
-def _unknown_key(model: type[Spec], path: KeyPath) -> Fault:
+def _unknown_key(model: type[Spec], path: KeyPath) -> FileFault:
     parents = _models_at(model, path[:-1])
     for parent in parents:
         if path[-1] in parent.ELSEWHERE:
-            return Fault(path=path, message=parent.ELSEWHERE[str(path[-1])])
+            return FileFault(path=path, message=parent.ELSEWHERE[str(path[-1])])
     if len(path) == 1 and (file := _file_of(str(path[0]))) not in ("", model.FILE):
-        return Fault(path=path, message=f"is a key of the {file}")
+        return FileFault(path=path, message=f"is a key of the {file}")
     known = [name for parent in parents for name, info in parent.model_fields.items() if not is_later(info)]
     key = str(path[-1])
     # A word that is near none of our keys may be a secret: only a misspelt key of ours is named.
     named = f" `{key}`" if difflib.get_close_matches(key, known, n=1) else ""
-    return Fault(path=path[:-1], at=path, message=f"unknown key{named}; {near(key, known)}")
+    return FileFault(path=path[:-1], at=path, message=f"unknown key{named}; {near(key, known)}")
 
 
 def _file_of(key: str) -> str:
@@ -145,9 +145,9 @@ def _file_of(key: str) -> str:
     return next((spec.FILE for spec in Spec.__subclasses__() if spec.FILE and key in spec.model_fields), "")
 
 
-def _joined(found: list[Fault]) -> list[Fault]:
+def _joined(found: list[FileFault]) -> list[FileFault]:
     """Drop repeated faults of the same mapping: a wrong file has no known key."""
-    first: dict[tuple[KeyPath, str], Fault] = {}
+    first: dict[tuple[KeyPath, str], FileFault] = {}
     again: Counter[tuple[KeyPath, str]] = Counter()
     for fault in found:
         same = (fault.path, fault.message)

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from orchestrator.config.riak import RiakOverrideSpec, with_host
 from orchestrator.config.secrets import SecretReference, expand
 from orchestrator.config.services import (
-    ServiceSettings,
+    ServiceOfFile,
     ServiceSpec,
     UsualService,
     merge_service,
@@ -229,7 +229,7 @@ class NamedHostsSpec(ReachedHostsSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostSettings:
+class HostOfFile:
     """All settings of the file for one node's machine."""
 
     connect: Connect
@@ -243,7 +243,7 @@ class HostSettings:
     known_hosts: Path | None  # None: the files that ssh reads
     sudo: bool | Literal["auto"]  # whether commands for root use sudo; `auto`: unless the account is root
     sudo_password: SecretReference | None  # None: sudo needs no password, or is not used
-    service: ServiceSettings
+    service: ServiceOfFile
     # absolute data paths; `{node}` is replaced by the node's name. None: as the cluster reports.
     data: tuple[str, ...] | None = None
 
@@ -257,7 +257,7 @@ def settings_of(
     usual: UsualService,
     also: Collection[str] = (),
     address: str | None = None,
-) -> HostSettings:
+) -> HostOfFile:
     """The settings of one node: the general ones with its overrides applied.
 
     Args:
@@ -279,7 +279,7 @@ def settings_of(
         address = override.address or address
         keys = _laid_over(keys, override, usual)
     sudo = hosts.sudo if keys.sudo is None else keys.sudo
-    return HostSettings(
+    return HostOfFile(
         connect=keys.connect or hosts.connect,
         address=address,
         user=keys.user,

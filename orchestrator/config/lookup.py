@@ -26,7 +26,7 @@ _MOST_NAMES: Final = 12
 """Maximum of names in a message."""
 
 
-class Wanted(Enum):
+class KindOfFile(Enum):
     """The kind of file; the value is its folder."""
 
     CLUSTER = "clusters"
@@ -36,7 +36,7 @@ class Wanted(Enum):
     @property
     def what(self) -> str:
         """The name of the kind in messages."""
-        return "tuning profile" if self is Wanted.TUNING else self.name.lower()
+        return "tuning profile" if self is KindOfFile.TUNING else self.name.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +48,15 @@ class Places:
     shipped_tuning: Path  # likewise
     shipped_clusters: Path  # the examples of the package; shown in messages, never used
 
-    def of(self, wanted: Wanted) -> tuple[Path, ...]:
+    def of(self, wanted: KindOfFile) -> tuple[Path, ...]:
         """Folders to search for one kind of file, in order."""
         folders = tuple(folder / wanted.value for folder in self.folders)
         match wanted:
-            case Wanted.CLUSTER:
+            case KindOfFile.CLUSTER:
                 return folders
-            case Wanted.PLAYBOOK:
+            case KindOfFile.PLAYBOOK:
                 return (*folders, self.shipped_playbooks)
-            case Wanted.TUNING:
+            case KindOfFile.TUNING:
                 return (*folders, self.shipped_tuning)
 
 
@@ -92,7 +92,7 @@ def is_shipped(path: Path) -> bool:
     return any(path.resolve().is_relative_to(shipped(folder)) for folder in ("playbooks", "configs"))
 
 
-def find(wanted: Wanted, name: str, places: Places) -> Path:
+def find(wanted: KindOfFile, name: str, places: Places) -> Path:
     """Find a cluster file, a playbook or a tuning profile by name or path.
 
     Raises:
@@ -124,7 +124,7 @@ def folder_of_new(places: Places) -> Path:
 
     If none exists: the folder of `$ORCHESTRATE_CONFIG` where that is set, that of the home otherwise.
     """
-    folders = places.of(Wanted.CLUSTER)
+    folders = places.of(KindOfFile.CLUSTER)
     _, named_or_home, *_ = folders
     return next((folder for folder in folders if folder.is_dir()), named_or_home)
 
@@ -140,7 +140,7 @@ def place_of_new(name: str, places: Places) -> Path:
             f"{name!r} cannot be the name of a cluster file: use letters, digits, `.`, `_` and `-`, without"
             f" {SUFFIX}; `--out PATH` writes to any place"
         )
-    for path in (folder / f"{name}{SUFFIX}" for folder in places.of(Wanted.CLUSTER)):
+    for path in (folder / f"{name}{SUFFIX}" for folder in places.of(KindOfFile.CLUSTER)):
         trouble = trouble_with(path)
         if trouble != ABSENT:
             said = trouble or "exists"
@@ -170,12 +170,12 @@ def is_path(name: str) -> bool:
     return "/" in name or name.endswith((SUFFIX, ".yaml"))
 
 
-def names(wanted: Wanted, places: Places) -> list[str]:
+def names(wanted: KindOfFile, places: Places) -> list[str]:
     """All that can be found by name, in order."""
     return sorted({file.stem for folder in places.of(wanted) for file in _files(folder)})
 
 
-def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Places) -> str:
+def _nowhere(wanted: KindOfFile, name: str, looked: Mapping[Path, str], places: Places) -> str:
     what, known = wanted.what, names(wanted, places)
     where = ", ".join(f"{path}" + ("" if why == ABSENT else f" ({why})") for path, why in looked.items())
     message = f"there is no {what} {name!r} (looked for {where})"

@@ -19,8 +19,8 @@ from pydantic import (
 from orchestrator.config.around import (
     NOTIFY,
     Around,
+    AroundHook,
     NotifyTargets,
-    RunHook,
     alertmanager_in,
     grafana_in,
     hooks_in,
@@ -259,7 +259,7 @@ class Playbook:
 def around_in(cluster: ClusterFile, playbook: Playbook | None) -> Around:
     """What surrounds a run, by its cluster file and its playbook."""
     targets = targets_in(cluster.spec.notify, cluster.path.resolve().parent)
-    hooks: tuple[RunHook, ...] = ()
+    hooks: tuple[AroundHook, ...] = ()
     if playbook is not None:
         folder = playbook.path.resolve().parent
         targets += targets_in(playbook.spec.notify, folder)

@@ -124,7 +124,7 @@ def parse_budget(value: object) -> Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class GivenTime:
     """A moment that was given as a time, in seconds since the epoch."""
 
     at: Instant
@@ -145,7 +145,7 @@ class Age:
         return now - self.seconds
 
 
-TimeOrAge: TypeAlias = Moment | Age
+TimeOrAge: TypeAlias = GivenTime | Age
 """A value of `--started-before`."""
 
 
@@ -166,4 +166,4 @@ def parse_time_or_age(value: str) -> TimeOrAge:
         raise ValueError(wanted) from None
     if moment.tzinfo is None:
         raise ValueError(wanted)
-    return Moment(at=moment.timestamp())
+    return GivenTime(at=moment.timestamp())

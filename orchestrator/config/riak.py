@@ -21,7 +21,7 @@ from orchestrator.untrusted import address
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"
 """The path in the packages. With the folder: an SSH session often has no `/usr/sbin` in its path."""
 
-LEASE_DIRECTORY: Final = "/var/tmp"  # noqa: S108  (stores/riak/lease_files.py says who else writes there)
+LEASE_DIRECTORY: Final = "/var/tmp"  # noqa: S108  (riak/lease_files.py says who else writes there)
 """Survives a reboot (FHS 3.0, 5.15), and every account can create files there."""
 
 UNIT: Final = "riak"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from orchestrator import variables
-from orchestrator.config.yaml import Place
+from orchestrator.config.yaml import FilePlace
 from orchestrator.errors import ConfigError, how_to_add
 
 MAX_SECRET_BYTES: Final = 64 * 1024
@@ -53,7 +53,7 @@ class SecretReference:
 
     scheme: Scheme
     argument: str  # the variable, the path, the command line or `service/user`
-    place: Place | None = None  # the place of the reference, if it is in a file
+    place: FilePlace | None = None  # the place of the reference, if it is in a file
 
     def __post_init__(self) -> None:
         if self.scheme is Scheme.ENV:
@@ -69,7 +69,7 @@ class SecretReference:
         return f"{self.scheme.value}:{program} …" if self.scheme is Scheme.COMMAND and more else str(self)
 
 
-def parse_reference(value: object, place: Place | None = None) -> SecretReference:
+def parse_reference(value: object, place: FilePlace | None = None) -> SecretReference:
     """Read a reference.
 
     Raises:

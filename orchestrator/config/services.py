@@ -72,7 +72,7 @@ ONLY_TUNED: Final = UsualService(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSettings:
+class ServiceOfFile:
     """The service manager of one node's process."""
 
     manager: Manager
@@ -93,7 +93,7 @@ def merge_service(base: ServiceSpec, over: ServiceSpec, usual: UsualService) -> 
     return base.model_copy(update=over.model_dump(exclude_none=True))
 
 
-def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceSettings:
+def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceOfFile:
     """Fill in the defaults of a service.
 
     Raises:
@@ -113,7 +113,7 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceSettings
         unit = service.unit or usual.unit
         if set(unit.replace("{node}", "")) & {"{", "}"}:
             raise ValueError("unit: `{node}` is the only placeholder here")
-        return ServiceSettings(manager=manager, unit=unit)
+        return ServiceOfFile(manager=manager, unit=unit)
     if service.unit is not None and service.manager is None:
         raise ValueError("unit: not for `manager: command`, which holds here; name its manager, too")
     if service.unit is not None:
@@ -123,4 +123,4 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceSettings
     if missing:
         raise ValueError(f"`manager: command` needs {', '.join(missing)} as well")
     as_root = service.status is None and usual.status_as_root
-    return ServiceSettings(manager=manager, status_as_root=as_root, **filled)
+    return ServiceOfFile(manager=manager, status_as_root=as_root, **filled)

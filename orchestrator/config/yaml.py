@@ -41,7 +41,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FilePlace:
     """A place in a file, for messages."""
 
     file: str  # the path as the user wrote it
@@ -56,7 +56,7 @@ class Text(str):
     """A text with its place in the file; messages name a secret by its place, never by its value."""
 
     __slots__ = ("place",)
-    place: Place
+    place: FilePlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +269,7 @@ class _Builder:
 
     def text(self, node: ScalarNode, path: KeyPath) -> Text:
         text = Text(node.value)
-        text.place = Place(file=self.file, line=self.lines.get(path, _line(node)), key=dotted(path))
+        text.place = FilePlace(file=self.file, line=self.lines.get(path, _line(node)), key=dotted(path))
         return text
 
     def no_tag(self, node: Node, plain: str) -> None:

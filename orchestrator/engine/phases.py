@@ -45,7 +45,7 @@ MAY_WAIT_WITHHELD: Final = frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED
 """The only phases in which allocation may be disabled. In all others the cluster heals."""
 
 
-class Hosts(Enum):
+class HostsRead(Enum):
     """The nodes whose hosts a phase reads.
 
     CANDIDATES are all pending nodes at the beginning and before the first stop, and otherwise those of the
@@ -65,36 +65,38 @@ class Reads:
     """What the next decision of a phase needs, and nothing more."""
 
     look: frozenset[Look]  # parts of the cluster's state
-    hosts: Hosts  # whose hosts
+    hosts: HostsRead  # whose hosts
     failures: bool = False  # whether members that leave are a second failure
 
 
 READS: Final[Mapping[Phase, Reads]] = {
-    Phase.PREPARING: Reads(look=EVERYTHING, hosts=Hosts.CANDIDATES),
-    Phase.MERGING: Reads(look=EVERYTHING | {Look.BULK}, hosts=Hosts.PENDING),
-    Phase.MERGED: Reads(look=frozenset({Look.CLUSTER, Look.BULK}), hosts=Hosts.NONE),
-    Phase.GATED: Reads(look=EVERYTHING, hosts=Hosts.CANDIDATES),
-    Phase.WITHHELD: Reads(look=EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}, hosts=Hosts.WAVE),
-    Phase.DOWN: Reads(look=frozenset({Look.CLUSTER, Look.HOSTS}), hosts=Hosts.WAVE, failures=True),
+    Phase.PREPARING: Reads(look=EVERYTHING, hosts=HostsRead.CANDIDATES),
+    Phase.MERGING: Reads(look=EVERYTHING | {Look.BULK}, hosts=HostsRead.PENDING),
+    Phase.MERGED: Reads(look=frozenset({Look.CLUSTER, Look.BULK}), hosts=HostsRead.NONE),
+    Phase.GATED: Reads(look=EVERYTHING, hosts=HostsRead.CANDIDATES),
+    Phase.WITHHELD: Reads(look=EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}, hosts=HostsRead.WAVE),
+    Phase.DOWN: Reads(look=frozenset({Look.CLUSTER, Look.HOSTS}), hosts=HostsRead.WAVE, failures=True),
     Phase.REJOINED: Reads(
-        look=frozenset({Look.CLUSTER, Look.HEALTH, Look.HOSTS}), hosts=Hosts.WAVE, failures=True
+        look=frozenset({Look.CLUSTER, Look.HEALTH, Look.HOSTS}), hosts=HostsRead.WAVE, failures=True
     ),
     Phase.REASSIGNED: Reads(
         look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.RECOVERIES, Look.HOSTS}),
-        hosts=Hosts.ABSENT,
+        hosts=HostsRead.ABSENT,
         failures=True,
     ),
     Phase.SETTLED: Reads(
         look=frozenset(
             {Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.RECOVERIES, Look.FINISHED, Look.HOSTS}
         ),
-        hosts=Hosts.ABSENT,
+        hosts=HostsRead.ABSENT,
     ),
     Phase.FINISHING: Reads(
-        look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.BULK, Look.HOSTS}), hosts=Hosts.ABSENT
+        look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.BULK, Look.HOSTS}), hosts=HostsRead.ABSENT
     ),
-    Phase.STANDING_DOWN: Reads(look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HOSTS}), hosts=Hosts.OURS),
-    Phase.ENDED: Reads(look=frozenset(), hosts=Hosts.NONE),
+    Phase.STANDING_DOWN: Reads(
+        look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HOSTS}), hosts=HostsRead.OURS
+    ),
+    Phase.ENDED: Reads(look=frozenset(), hosts=HostsRead.NONE),
 }
 
 

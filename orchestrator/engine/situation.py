@@ -18,7 +18,7 @@ from orchestrator.engine.gates import gates_are_asked
 from orchestrator.engine.kind import KindOfCluster
 from orchestrator.engine.limits import Limit
 from orchestrator.engine.memory import Absence
-from orchestrator.engine.phases import READS, Hosts
+from orchestrator.engine.phases import READS, HostsRead
 from orchestrator.engine.progress import Mark, NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, HostAction, RunHook, RunInstall
@@ -357,28 +357,30 @@ def _only_ends(state: RunState) -> bool:
     return ends and state.untouched and not open_
 
 
-def _hosts_needed(state: RunState, hosts: Hosts, asked: frozenset[NodeName] | None) -> frozenset[NodeName]:
+def _hosts_needed(
+    state: RunState, hosts: HostsRead, asked: frozenset[NodeName] | None
+) -> frozenset[NodeName]:
     wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
     # An install step bars another one on its machine, also after its node was started beside it.
     open_ = {node.name for mark in (Mark.OPEN, Mark.INSTALLS) for node in state.nodes.of(mark)}
     late = frozenset(name for name in state.process.absent if name in state.nodes) | open_
     match hosts:
-        case Hosts.NONE:
+        case HostsRead.NONE:
             return frozenset()
-        case Hosts.PENDING:
+        case HostsRead.PENDING:
             return frozenset(state.unfinished) | late
-        case Hosts.CANDIDATES if asked is not None:
+        case HostsRead.CANDIDATES if asked is not None:
             return asked | late
-        case Hosts.CANDIDATES:
+        case HostsRead.CANDIDATES:
             # All at the beginning, so that everything that holds the run is reported at once.
             held = state.in_phase.holds or state.process.called_off_since is not None
             all_ = not (state.waves_begun or held)
             return (frozenset(state.unfinished) if all_ else wave or _likely(state)) | late
-        case Hosts.WAVE:
+        case HostsRead.WAVE:
             return wave | late
-        case Hosts.ABSENT:
+        case HostsRead.ABSENT:
             return late
-        case Hosts.OURS:
+        case HostsRead.OURS:
             return frozenset(node.name for node in state.in_turn) | late
 
 

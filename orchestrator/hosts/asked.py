@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from orchestrator.hosts.connection import CommandResult, Ended, Job, Unreachable
-from orchestrator.hosts.exclusion import Holder
-from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.exclusion import LockHolder
+from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.redact import end_of
@@ -22,13 +22,13 @@ from orchestrator.untrusted import telling
 
 Launch = Callable[[Callable[[], None]], Job | Unreachable]
 """Starts the job on the host and calls its argument when the job has ended."""
-Judge = Callable[[NodeName, Verb, CommandResult], str | None]
+Judge = Callable[[NodeName, ServiceVerb, CommandResult], str | None]
 """How a stop or start that ran to its end failed, for people; None if it did not fail."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Asked:
-    verb: Verb
+    verb: ServiceVerb
     job: Job | None = None
     next_start: Launch | None = None
     ended: bool = False
@@ -48,15 +48,15 @@ class AskedJobs:
         self._lock = threading.Lock()
         self._asked: dict[NodeName, _Asked] = {}
 
-    def launch(self, node: NodeName, verb: Verb, launch: Launch) -> Job | Unreachable | Verb:
+    def launch(self, node: NodeName, verb: ServiceVerb, launch: Launch) -> Job | Unreachable | ServiceVerb:
         """Start a job. A start behind a verb under way returns that verb.
 
         Behind a stop, the start is sent as soon as the stop has ended. One start is enough.
         """
         with self._lock:
             before = self._asked.get(node)
-            if verb is Verb.START and before is not None and not before.ended:
-                if before.verb is Verb.STOP:
+            if verb is ServiceVerb.START and before is not None and not before.ended:
+                if before.verb is ServiceVerb.STOP:
                     before.next_start = launch
                 return before.verb
             asked = _Asked(verb=verb)
@@ -86,7 +86,7 @@ class AskedJobs:
             if asked is not None and not _going_on(asked):
                 asked.noticed = True
 
-    def seen_with(self, node: NodeName, view: HostView, holder: Holder | None) -> HostView:
+    def seen_with(self, node: NodeName, view: HostView, holder: LockHolder | None) -> HostView:
         """The reading combined with the last job and the holder of the node's lock."""
         if holder is not None:
             view = _seen_with(holder, view)
@@ -98,22 +98,22 @@ class AskedJobs:
             end = asked.job.poll() if asked.job is not None else None
         gone = view.service in (ServiceState.STOPPED, ServiceState.FAILED)
         if going_on:
-            if verb is Verb.STOP and view.service is ServiceState.RUNNING:
+            if verb is ServiceVerb.STOP and view.service is ServiceState.RUNNING:
                 return replace(view, service=ServiceState.STOPPING, detail=f"{view.detail}; being stopped")
-            if verb is Verb.START and gone:
+            if verb is ServiceVerb.START and gone:
                 return replace(view, service=ServiceState.STARTING, detail=f"{view.detail}; being started")
             return view
         failure = self._judge(node, verb, end) if isinstance(end, CommandResult) else failure_of(end)
-        if failure is None or (verb is Verb.START) is not gone:
+        if failure is None or (verb is ServiceVerb.START) is not gone:
             return view  # the job succeeded, even if the script reports another state
-        state = ServiceState.FAILED if verb is Verb.START else view.service
+        state = ServiceState.FAILED if verb is ServiceVerb.START else view.service
         return replace(view, service=state, detail=f"{view.detail}; its {verb.value} {failure}")
 
     def printed(self, node: NodeName) -> str:
         """What the last start of a node printed that ran in the foreground to its end; empty without one."""
         with self._lock:
             asked = self._asked.get(node)
-        ended = asked is not None and asked.verb is Verb.START and not _going_on(asked)
+        ended = asked is not None and asked.verb is ServiceVerb.START and not _going_on(asked)
         return asked.job.output() if ended and asked is not None and asked.job is not None else ""
 
     def close(self) -> None:
@@ -130,18 +130,18 @@ class AskedJobs:
             current = self._asked.get(node) is asked
         try:
             if launch is not None and current:
-                self.launch(node, Verb.START, launch)
+                self.launch(node, ServiceVerb.START, launch)
         finally:
             self._ring()
 
 
-def _seen_with(holder: Holder, view: HostView) -> HostView:
+def _seen_with(holder: LockHolder, view: HostView) -> HostView:
     """The reading while a command of this node is running on its host, also a command of another program."""
     gone = view.service in (ServiceState.STOPPED, ServiceState.FAILED)
     state = view.service
-    if holder.what == Verb.STOP.value and state is ServiceState.RUNNING:
+    if holder.what == ServiceVerb.STOP.value and state is ServiceState.RUNNING:
         state = ServiceState.STOPPING
-    elif holder.what == Verb.START.value and gone:
+    elif holder.what == ServiceVerb.START.value and gone:
         state = ServiceState.STARTING
     return replace(view, service=state, detail=f"{view.detail}; at work on it: {holder}")
 

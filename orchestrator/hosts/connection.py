@@ -147,7 +147,7 @@ class Job(Protocol):
         ...
 
 
-class Connection(Protocol):
+class HostConnection(Protocol):
     """Runs commands on one machine. Thread-safe; kept for a whole run and made again when it drops."""
 
     def run(

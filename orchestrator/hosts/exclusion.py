@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts import script, services
-from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import Moment
 from orchestrator.model.reading import Seconds
@@ -61,7 +61,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.@-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class LockHolder:
     """The holder of a node's lock."""
 
     what: str  # `stop`, `start`, `reboot`, `install`, or the moment of a hook
@@ -78,12 +78,12 @@ def is_needed(settings: HostSettings) -> bool:
     return settings.service.controlled and not services.manager(settings).excludes
 
 
-def of_verb(settings: HostSettings, verb: Verb, line: str) -> str:
+def of_verb(settings: HostSettings, verb: ServiceVerb, line: str) -> str:
     """The command line of a stop or a start as it is sent: a start waits for a running hook."""
     needed = is_needed(settings)
-    if verb is Verb.STOP and not needed:
+    if verb is ServiceVerb.STOP and not needed:
         return line
-    if verb is Verb.STOP:
+    if verb is ServiceVerb.STOP:
         return exclusive(settings, verb.value, line, limit=VERB_SECONDS, patience=0, needs_lock=True)
     running = services.running_command(settings) if needed else None
     return exclusive(
@@ -93,7 +93,7 @@ def of_verb(settings: HostSettings, verb: Verb, line: str) -> str:
 
 def of_quick_start(settings: HostSettings, line: str) -> str:
     """The command line of a start that a manager only queues: refused at once while the lock is held."""
-    return exclusive(settings, Verb.START.value, line, limit=VERB_SECONDS, patience=0)
+    return exclusive(settings, ServiceVerb.START.value, line, limit=VERB_SECONDS, patience=0)
 
 
 def of_reboot(settings: HostSettings, line: str) -> str:
@@ -163,12 +163,12 @@ def with_lock(settings: HostSettings) -> str:
     return f'{with_functions(settings)}{_TAKE}make_lock\n[ -n "$lock" ] || no_lock'
 
 
-def read_holder(text: str) -> Holder | None:
+def read_holder(text: str) -> LockHolder | None:
     """The answer to `holder_script`."""
     words = text.split()
     if len(words) != 3 or not words[2].isdigit():  # noqa: PLR2004  (three words are printed)
         return None
-    return Holder(what=words[0], since=words[1], pid=int(words[2]))
+    return LockHolder(what=words[0], since=words[1], pid=int(words[2]))
 
 
 def question() -> str:
@@ -184,10 +184,10 @@ done
 echo 'no folder for it can be made in {", ".join(FOLDERS)}'; exit 1)"""
 
 
-def held_by(output: str) -> Holder | None:
+def held_by(output: str) -> LockHolder | None:
     """The holder of the lock that kept a command from running; None if the command ran."""
     found = _HELD_BY.search(output)
-    return found and Holder(what=found[1], since=found[2], pid=int(found[3]))
+    return found and LockHolder(what=found[1], since=found[2], pid=int(found[3]))
 
 
 def was_not_run(output: str) -> bool:

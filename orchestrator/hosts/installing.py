@@ -19,7 +19,7 @@ from typing import Final
 
 from orchestrator.hosts import exclusion, script, services, sudo
 from orchestrator.hosts.asked import failure_of
-from orchestrator.hosts.connection import CommandResult, Connection, Outcome, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostConnection, Outcome, Unreachable
 from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -164,7 +164,7 @@ def _by_sudo(action: RunInstall, settings: HostSettings) -> bool:
     return action.step.as_root and settings.sudo is not Sudo.OFF
 
 
-def begin(action: RunInstall, settings: HostSettings, connection: Connection) -> ActionResult:
+def begin(action: RunInstall, settings: HostSettings, connection: HostConnection) -> ActionResult:
     """Begin a step. If the result is in doubt, the record shows later whether it was begun."""
     sent = script.untranslated(begin_script(action, settings))
     return _came_of(connection.run(sent, timeout=2 * BEGIN_SECONDS, stdin=stdin(action, settings)))

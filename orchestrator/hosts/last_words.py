@@ -13,7 +13,7 @@ from glob import escape
 from typing import Final
 
 from orchestrator.hosts import script, services
-from orchestrator.hosts.connection import LEFT_OUT, CommandResult, Connection
+from orchestrator.hosts.connection import LEFT_OUT, CommandResult, HostConnection
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
@@ -49,7 +49,7 @@ class LastWords:
     def of(
         self,
         settings: HostSettings,
-        connection: Connection,
+        connection: HostConnection,
         view: HostView,
         *,
         mark: str | None,

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import programs, script, services, sudo
-from orchestrator.hosts.connection import CommandResult, Connection, Trouble, Unreachable
-from orchestrator.hosts.programs import Found
+from orchestrator.hosts.connection import CommandResult, HostConnection, Trouble, Unreachable
+from orchestrator.hosts.programs import FoundPrograms
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, Right
 from orchestrator.model.host import Connect, Manager
@@ -40,11 +40,11 @@ class Learned:
     def __init__(self, now: Callable[[], Seconds] = time.monotonic) -> None:
         self._lock, self._now = threading.Lock(), now
         self._root: dict[_Account, bool] = {}
-        self._found: dict[tuple[_Account, Manager], Found] = {}
+        self._found: dict[tuple[_Account, Manager], FoundPrograms] = {}
         self._taken: set[tuple[str, _Account]] = set()
         self._refused_at: dict[tuple[str, _Account], Seconds] = {}
 
-    def learn(self, settings: HostSettings, *, root: bool | None, found: Found | None) -> None:
+    def learn(self, settings: HostSettings, *, root: bool | None, found: FoundPrograms | None) -> None:
         """Record whether the account is root, and where programs are; None = the host did not answer that."""
         with self._lock:
             if root is not None:
@@ -106,7 +106,7 @@ class Learned:
         """
         with self._lock:
             root = self._root.get(_account(settings))
-            found = self._found.get((_account(settings), settings.service.manager), Found())
+            found = self._found.get((_account(settings), settings.service.manager), FoundPrograms())
         if settings.connect is Connect.LOCAL:
             root = os.geteuid() == 0
         known = programs.settled(settings, found)
@@ -114,7 +114,7 @@ class Learned:
             return replace(known, sudo=Sudo.PASSWORDLESS)
         return known if root is None else sudo.settled(known, root=root)
 
-    def settled(self, settings: HostSettings, connection: Connection) -> HostSettings | Unreachable:
+    def settled(self, settings: HostSettings, connection: HostConnection) -> HostSettings | Unreachable:
         """The same with everything that a verb needs; the host is asked for what is not known yet."""
         known = self.as_known(settings)
         if known.sudo is not Sudo.AUTO and _has_program(known):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.asked import failure_of
 from orchestrator.hosts.connection import CommandResult, Lost, Outcome, Unreachable
-from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
@@ -16,11 +16,11 @@ from orchestrator.redact import Redactor
 
 
 def came_of(
-    settings: HostSettings, verb: Verb | None, line: str, exit_code: int, output: str
+    settings: HostSettings, verb: ServiceVerb | None, line: str, exit_code: int, output: str
 ) -> ActionResult:
     """The result of a command that was sent under the node's lock; see `result_of` for the arguments."""
     holder = exclusion.held_by(output) if exit_code != 0 else None
-    if holder is not None and holder.what == Verb.STOP.value:
+    if holder is not None and holder.what == ServiceVerb.STOP.value:
         # The node is going down anyway: `Refused` would mean that it stays up.
         return InDoubt(reason=f"at work on it already: {holder}")
     if exit_code != 0 and exclusion.was_not_run(output):
@@ -31,7 +31,7 @@ def came_of(
 
 
 def result_of(
-    settings: HostSettings, verb: Verb | None, line: str, exit_code: int, output: str
+    settings: HostSettings, verb: ServiceVerb | None, line: str, exit_code: int, output: str
 ) -> ActionResult:
     """The result of a command that ran to its end. A clear text takes precedence over the exit code.
 
@@ -51,18 +51,18 @@ def result_of(
     if exit_code == 0:
         return Done(output=output)
     reason = f"exit {exit_code}: {output or 'no output'}"
-    over = verb is Verb.START or did_nothing(settings, line, output)
+    over = verb is ServiceVerb.START or did_nothing(settings, line, output)
     return Refused(reason=reason) if over else InDoubt(reason=reason)
 
 
-def _by_text(settings: HostSettings, verb: Verb, exit_code: int, output: str) -> ActionResult | None:
+def _by_text(settings: HostSettings, verb: ServiceVerb, exit_code: int, output: str) -> ActionResult | None:
     wording, manager = settings.service.wording, services.manager(settings)
     if wording is None or manager.exact:
         return None
     line = services.plain_command(settings, verb) if manager.program is None else ""
     if services.never_ran(line, output):
         return Refused(reason=f"exit {exit_code}: {output}")
-    read = wording.stop if verb is Verb.STOP else wording.start
+    read = wording.stop if verb is ServiceVerb.STOP else wording.start
     return read(line, exit_code, output)
 
 

@@ -1,4 +1,4 @@
-"""The host port over real machines: over SSH or on this machine, with any service manager.
+"""The host port over real machines, but for tuning: over SSH or on this machine, with any service manager.
 
 The contract for every implementation of this port:
 
@@ -13,7 +13,6 @@ The contract for every implementation of this port:
   program was killed: see `exclusion`. They wait for the holder of the lock. Under init scripts and command
   lines a stop and a reboot are `Refused` with the holder's name, or `InDoubt` if the holder is a stop.
 - A reboot ends the connection; until the host is ready its readings are `Unknown`.
-- A `TuneHost` is made and read back before `perform` returns; see `hosts/tuner.py`.
 - A hook runs to its end or its limit. `Refused`: it did not run at all. `InDoubt`: it failed or overran, and
   may have done a part. Otherwise `Done` with its output.
 - An install step is only begun, and once for a ticket; it is never ended. See `installing`.
@@ -27,29 +26,34 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import exclusion, installing, outcomes, readiness, script, services, sudo
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_rights
-from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
+from orchestrator.hosts.connection import (
+    CommandResult,
+    HostConnection,
+    Job,
+    Lost,
+    Outcome,
+    Trouble,
+    Unreachable,
+)
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.last_words import LastWords
 from orchestrator.hosts.learned import Learned
-from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.hosts.outcomes import said
 from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.readings import ask, longest, raised, read_hosts, unread
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
-from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.hosts.tuner import Tuner
-from orchestrator.hosts.watcher import Watcher
+from orchestrator.hosts.watcher import ServiceWatcher
 from orchestrator.model.action import (
     ActionResult,
     Done,
-    HostAction,
     InDoubt,
     RebootHost,
     Refused,
@@ -57,13 +61,11 @@ from orchestrator.model.action import (
     RunInstall,
     StartNode,
     StopNode,
-    TuneHost,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host import Connect, HostFacts
+from orchestrator.model.host import Connect
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.model.upgrade import HostReadiness, Upgrade
 from orchestrator.redact import Redactor, beginning_of, end_of
 from orchestrator.untrusted import UntrustedValue
@@ -75,15 +77,17 @@ JOB_LIMIT_SECONDS: Final = 6 * 3600.0
 _HOOK_MARGIN_SECONDS: Final = 10.0
 """The host itself ends an overrunning hook first, so that no process of it is left there."""
 
+ServiceAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook | RunInstall
+"""What is done to a node's service or its host; what is tuned on a host: `tuning.tuner`."""
+
 
 class Hosts:
-    """`HostPort` over the machines of a cluster's nodes.
+    """The machines of a cluster's nodes, with all of `HostPort` but tuning (`tuning.tuner.TunableHosts`).
 
     Args:
         settings: by node name, looked up at every use: addresses may be filled in while the program runs.
         redact: removes secrets from all command output.
         connections: made here if None.
-        owed: the subjects that the ledger of tuning still has of a node.
         now: monotonic clock, in seconds.
     """
 
@@ -93,7 +97,6 @@ class Hosts:
         *,
         redact: Redactor | None = None,
         connections: Connections | None = None,
-        owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
         now: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         self._settings, self._redact = settings, redact or Redactor()
@@ -102,16 +105,9 @@ class Hosts:
         self._away: set[NodeName] = set()
         self._asks_nothing: set[tuple[NodeName, str]] = set()
         self._sent: dict[NodeName, str | None] = {}
-        self._watcher = Watcher(self._connection)
+        self._watcher = ServiceWatcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring, self._failure)
         self._learned, self._last_words = Learned(now), LastWords(self._redact)
-        self._tuner = Tuner(
-            self._connection,
-            self._redact,
-            as_root=self._as_root,
-            owed=owed,
-            learn=self._learned.learn_password,
-        )
 
     def observe(
         self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
@@ -130,16 +126,6 @@ class Hosts:
 
     def _sends_password(self, node: NodeName) -> bool:
         return node in self._settings and self._settings[node].sudo is Sudo.PASSWORD
-
-    def tuning(
-        self, nodes: Collection[NodeName], profile: TuningProfile
-    ) -> Mapping[NodeName, Reading[HostTuning]]:
-        """Read each node's host against a profile, in parallel, one round trip a host; without sudo."""
-        return self._tuner.read(nodes, profile, self._bound(nodes))
-
-    def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
-        """Read the requested facts of each node's host, in parallel, one round trip a host; without sudo."""
-        return self._tuner.facts(reads, self._bound(reads))
 
     def readiness(
         self, nodes: Collection[NodeName], upgrade: Upgrade
@@ -171,59 +157,53 @@ class Hosts:
             self._learned.learn_password(settings, password, said_by_sudo, taken=ended.exit == 0)
         return ended
 
-    def perform(self, action: HostAction) -> ActionResult:
+    def perform(self, action: ServiceAction) -> ActionResult:
         """Perform an action; see the module's docstring for the results."""
+        return self._performed(partial(self._perform, action))
+
+    def _performed(self, perform: Callable[[], ActionResult]) -> ActionResult:
+        """What came of an action; no error leaves it."""
         try:
-            return self._perform(action)
+            return perform()
         except ConfigError as error:  # of a secret, which is fetched before anything is sent
             return Refused(reason=self._redact(str(error)))
         except Exception as error:  # noqa: BLE001  (see `defect`)
             return InDoubt(reason=self._redact(defect(error)))
 
-    def _perform(self, action: HostAction) -> ActionResult:
+    def _perform(self, action: ServiceAction) -> ActionResult:
         match action:
             case StopNode():
-                return self._ask(action.node, Verb.STOP)
+                return self._ask(action.node, ServiceVerb.STOP)
             case StartNode():
-                return self._ask(action.node, Verb.START)
+                return self._ask(action.node, ServiceVerb.START)
             case RebootHost():
                 return self._reboot(action.node)
             case RunHook():
                 return self._hook(action)
             case RunInstall():
                 return self._install(action)
-            case TuneHost():
-                return self._tuner.perform(action)
             case _:
                 assert_never(action)
 
-    def describe(self, action: HostAction) -> str:
+    def describe(self, action: ServiceAction) -> str:
         """The exact command line; free of secrets. A hook on this machine is marked by a comment."""
+        if not isinstance(action, RunHook):
+            return self._described(action.node, partial(_command, action))
+        mark = "  # on this machine" if action.hook.local else ""
+        return self._written(lambda: f"{for_node(action.hook.run, action.node)}{mark}")
+
+    def _described(self, node: NodeName, line: Callable[[HostSettings], str]) -> str:
+        """A line that follows from a node's settings."""
+        settings = self._settings.get(node)
+        if settings is None:
+            return f"(no host settings for {node})"
+        return self._written(lambda: line(self._learned.as_known(settings)))
+
+    def _written(self, line: Callable[[], str]) -> str:
         try:
-            return self._describe(action)
+            return self._redact(line())
         except (ConfigError, UntrustedValue) as error:  # of a name that is in no command line
             return self._redact(f"(refused: {error})")
-
-    def _describe(self, action: HostAction) -> str:
-        if isinstance(action, RunHook):
-            line = for_node(action.hook.run, action.node)
-            return self._redact(f"{line}  # on this machine" if action.hook.local else line)
-        settings = self._settings.get(action.node)
-        if settings is None:
-            return f"(no host settings for {action.node})"
-        settings = self._learned.as_known(settings)
-        match action:
-            case StopNode() | StartNode():
-                verb = Verb.STOP if isinstance(action, StopNode) else Verb.START
-                return self._redact(services.command(settings, verb))
-            case RebootHost():
-                return self._redact(services.reboot_command(settings))
-            case RunInstall():
-                return self._redact(installing.command(action, settings))
-            case TuneHost():
-                return self._tuner.describe(settings, action)
-            case _:
-                assert_never(action)
 
     def watch(self, nodes: Collection[NodeName], timeout: Seconds) -> bool:
         """Return True as soon as a service differs from the last `observe`, False at the time-out.
@@ -245,7 +225,7 @@ class Hosts:
     def _bound(self, nodes: Collection[NodeName]) -> Seconds:
         return longest([self._settings[node] for node in nodes if node in self._settings])
 
-    def _connection(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
+    def _connection(self, node: NodeName) -> tuple[HostSettings, HostConnection] | Unreachable:
         settings = self._settings.get(node)
         fault = f"there are no host settings for {node}" if settings is None else services.fault(settings)
         if settings is None or fault is not None:
@@ -255,7 +235,7 @@ class Hosts:
             return connection
         return self._learned.as_known(settings), connection
 
-    def _as_root(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
+    def _as_root(self, node: NodeName) -> tuple[HostSettings, HostConnection] | Unreachable:
         """The connection for work as root, with `sudo: auto` resolved."""
         found = self._connection(node)
         if isinstance(found, Unreachable):
@@ -314,7 +294,7 @@ class Hosts:
             self._away.add(node)
         return unread(node, fault, self._redact)
 
-    def _ask(self, node: NodeName, verb: Verb) -> ActionResult:
+    def _ask(self, node: NodeName, verb: ServiceVerb) -> ActionResult:
         found = self._as_root(node)
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(found.reason), passes=found.passes)
@@ -325,10 +305,10 @@ class Hosts:
         self._last_words.forget(node)
         sent = exclusion.of_verb(settings, verb, line)
         if services.manager(settings).queues:
-            quick = exclusion.of_quick_start(settings, line) if verb is Verb.START else sent
+            quick = exclusion.of_quick_start(settings, line) if verb is ServiceVerb.START else sent
             outcome = connection.run(script.untranslated(quick), timeout=settings.limits.command, stdin=stdin)
             held = isinstance(outcome, CommandResult) and exclusion.held_by(said(outcome)) is not None
-            if verb is Verb.STOP or not held:
+            if verb is ServiceVerb.STOP or not held:
                 return self._result(settings, verb, line, outcome)
 
         def launch(ended: Callable[[], None]) -> Job | Unreachable:
@@ -336,8 +316,8 @@ class Hosts:
             return connection.start(apart, timeout=JOB_LIMIT_SECONDS, stdin=stdin, ended=ended)
 
         job = self._asked.launch(node, verb, launch)
-        if isinstance(job, Verb):
-            way = "waits behind the stop" if job is Verb.STOP else "is the start"
+        if isinstance(job, ServiceVerb):
+            way = "waits behind the stop" if job is ServiceVerb.STOP else "is the start"
             return Done(output=f"{way} that is under way")
         if isinstance(job, Unreachable):
             return self._result(settings, verb, line, job)
@@ -346,7 +326,7 @@ class Hosts:
             return Done(output=self._redact(job.output()))
         return self._result(settings, verb, line, end)
 
-    def _failure(self, node: NodeName, verb: Verb, ended: CommandResult) -> str | None:
+    def _failure(self, node: NodeName, verb: ServiceVerb, ended: CommandResult) -> str | None:
         """How a stop or start that ended failed; None if it did not fail, or if that is unknown."""
         settings = self._learned.as_known(self._settings[node])
         result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, said(ended))
@@ -356,7 +336,7 @@ class Hosts:
             return None
         return failure_of(ended) or f"says: {result.reason}"
 
-    def _without_needless_password(self, settings: HostSettings, verb: Verb) -> HostSettings:
+    def _without_needless_password(self, settings: HostSettings, verb: ServiceVerb) -> HostSettings:
         """Omit the password if sudo would not read it: the command itself would find it on its input.
 
         The last reading of the rights counts for one attempt. If sudo asks after all and refuses that
@@ -391,7 +371,7 @@ class Hosts:
         line = for_node(hook.run, action.node)
         sent, longest = script.limited(line, hook.timeout), hook.timeout
         if hook.local:
-            connection: Connection = self._connections.here()
+            connection: HostConnection = self._connections.here()
         else:
             found = self._connection(action.node)
             if isinstance(found, Unreachable):
@@ -407,7 +387,9 @@ class Hosts:
             return Refused(reason=self._redact(found.reason), passes=found.passes)
         return outcomes.redacted(installing.begin(action, *found), self._redact)
 
-    def _result(self, settings: HostSettings, verb: Verb | None, line: str, outcome: Outcome) -> ActionResult:
+    def _result(
+        self, settings: HostSettings, verb: ServiceVerb | None, line: str, outcome: Outcome
+    ) -> ActionResult:
         """The result of a stop or a start, or of a reboot, which is no verb."""
         match outcome:
             case Unreachable(reason=reason, passes=passes):
@@ -423,3 +405,18 @@ class Hosts:
                 return outcomes.redacted(result, self._redact)
             case _:
                 assert_never(outcome)
+
+
+def _command(action: StopNode | StartNode | RebootHost | RunInstall, settings: HostSettings) -> str:
+    """The command line of an action on a node with these settings."""
+    match action:
+        case StopNode():
+            return services.command(settings, ServiceVerb.STOP)
+        case StartNode():
+            return services.command(settings, ServiceVerb.START)
+        case RebootHost():
+            return services.reboot_command(settings)
+        case RunInstall():
+            return installing.command(action, settings)
+        case _:
+            assert_never(action)

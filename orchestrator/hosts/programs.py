@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.hosts import services
-from orchestrator.hosts.managers.manager import Program, Reboot
+from orchestrator.hosts.managers.manager import HostProgram, Reboot
 from orchestrator.hosts.settings import HostSettings
 
 FUNCTIONS: Final = """\
@@ -25,7 +25,7 @@ _PROGRAM, _REBOOT = "program", "reboot"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundPrograms:
     """What a host answered."""
 
     # path of what takes the verbs of the service; None if there is none, or it needs none
@@ -33,7 +33,7 @@ class Found:
     reboot: str | None = None  # the command line of a reboot; None if the host has no program for it
 
 
-def find(program: Program, variable: str) -> str:
+def find(program: HostProgram, variable: str) -> str:
     """A shell line that sets a variable to a program's path: its usual one if the host has none at all."""
     return f"{variable}=$(find_program {program.name} {program.path}) || {variable}={program.path}"
 
@@ -65,13 +65,13 @@ REPORT: Final = f'echo "{_PROGRAM}=${{{_PROGRAM}:-}}"; echo "{_REBOOT}=${{{_REBO
 """A shell line that prints what was found."""
 
 
-def read_report(text: str) -> Found:
+def read_report(text: str) -> FoundPrograms:
     """The answer to `REPORT`."""
     values = dict(line.partition("=")[::2] for line in text.splitlines())
-    return Found(program=values.get(_PROGRAM) or None, reboot=values.get(_REBOOT) or None)
+    return FoundPrograms(program=values.get(_PROGRAM) or None, reboot=values.get(_REBOOT) or None)
 
 
-def settled(settings: HostSettings, found: Found) -> HostSettings:
+def settled(settings: HostSettings, found: FoundPrograms) -> HostSettings:
     """The settings with what a host answered; what they have themselves stays."""
     service = settings.service
     if services.manager(settings).program is not None:

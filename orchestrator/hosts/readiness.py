@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts import installing, script, sudo
-from orchestrator.hosts.connection import CommandResult, Connection, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostConnection, Unreachable
 from orchestrator.hosts.management import IN_CONTAINER
 from orchestrator.hosts.readings import unread
 from orchestrator.hosts.script import Section
@@ -60,7 +60,7 @@ def limit(upgrade: Upgrade) -> Seconds:
 
 
 def ask(
-    connect: Callable[[NodeName], tuple[HostSettings, Connection] | Unreachable],
+    connect: Callable[[NodeName], tuple[HostSettings, HostConnection] | Unreachable],
     node: NodeName,
     upgrade: Upgrade,
     redact: Redactor,

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.hosts.asked import defect
-from orchestrator.hosts.connection import KEPT_BYTES, Connection, Lost, Outcome, Unreachable
+from orchestrator.hosts.connection import KEPT_BYTES, HostConnection, Lost, Outcome, Unreachable
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Seconds, Unknown
@@ -56,7 +56,7 @@ def unread(node: NodeName, fault: Unreachable | Lost, redact: Redactor) -> Unkno
 
 
 def ask(
-    connection: Connection,
+    connection: HostConnection,
     settings: HostSettings,
     line: str,
     *,

@@ -12,7 +12,13 @@ import shlex
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import sudo
 from orchestrator.hosts.managers.command_lines import plain_status
-from orchestrator.hosts.managers.manager import SIMPLE_COMMAND, ServiceManager, ServiceReading, Verb, unit
+from orchestrator.hosts.managers.manager import (
+    SIMPLE_COMMAND,
+    ServiceManager,
+    ServiceReading,
+    ServiceVerb,
+    unit,
+)
 from orchestrator.hosts.managers.registry import MANAGERS
 from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.script import Section
@@ -46,12 +52,12 @@ def fault(settings: HostSettings) -> str | None:
     return None
 
 
-def plain_command(settings: HostSettings, verb: Verb) -> str:
+def plain_command(settings: HostSettings, verb: ServiceVerb) -> str:
     """The command line of a verb without sudo, word for word as a sudoers file must contain it."""
     return manager(settings).verb(settings, verb)
 
 
-def command(settings: HostSettings, verb: Verb) -> str:
+def command(settings: HostSettings, verb: ServiceVerb) -> str:
     """The exact command line of a verb; it holds no secret."""
     return sudo.prefix(settings.sudo) + plain_command(settings, verb)
 

@@ -69,7 +69,7 @@ class Wording(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class HostLimits:
     """Limits of everything that waits for a machine, in seconds."""
 
     connect: Seconds = 10.0  # the TCP connection, and the key exchange after it
@@ -140,7 +140,7 @@ class HostSettings:
     # gives the password when `sudo` is `Sudo.PASSWORD`
     sudo_password: Secret | None = field(default=None, repr=False, compare=False)
     service: ServiceSettings = field(default_factory=ServiceSettings)
-    limits: Limits = field(default_factory=Limits)
+    limits: HostLimits = field(default_factory=HostLimits)
     # variables added to the few that a command on this machine gets (`Connect.LOCAL` only)
     environment: Mapping[str, str] = field(default_factory=dict)
     # absolute data paths of the node; `{node}` is replaced by the node's name. Only the disks behind them are

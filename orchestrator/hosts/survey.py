@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.hosts import exclusion, installing, management, programs, script, services, sudo
-from orchestrator.hosts.exclusion import Holder
-from orchestrator.hosts.managers.manager import Verb
-from orchestrator.hosts.programs import Found
+from orchestrator.hosts.exclusion import LockHolder
+from orchestrator.hosts.managers.manager import ServiceVerb
+from orchestrator.hosts.programs import FoundPrograms
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.host import Connect
@@ -21,7 +21,7 @@ from orchestrator.sudo_question import ASK_SUDO, NEVER_ASKS
 _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
 _NEVER_ASKS, _ACCOUNT, _PROGRAMS = "never-asks", "account", "programs"
 _INSTALL, _HOLDER, _AT_WORK = "install", "holder", "at-work"
-_RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
+_RIGHT: Final = {ServiceVerb.STOP: "may-stop", ServiceVerb.START: "may-start"}
 _REBOOT, _LOCK, _TUNE = "may-reboot", "may-lock", "may-tune"
 _FOLDER: Final = "folder"
 REBOOT: Final = "reboot"
@@ -30,7 +30,7 @@ LOCK: Final = "lock"
 TUNE: Final = "tune"
 _ANY_VALUE: Final = "/usr/bin/tee /proc/sys/vm/swappiness"
 """A command of every shipped tuning profile, word for word as in the sudoers file of tuning."""
-_NEEDED: Final = frozenset((*(verb.value for verb in Verb), LOCK))
+_NEEDED: Final = frozenset((*(verb.value for verb in ServiceVerb), LOCK))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,10 @@ class Survey:
     uptime: float | None = None  # seconds since the boot, as the host counts them
     root: bool | None = None  # whether the account is root there; None if the host did not answer that
     # where programs are there; None if the host did not answer that, or was not asked
-    found: Found | None = None
+    found: FoundPrograms | None = None
     # why the service could not be started after a stop; empty if nothing is known against it
     barred: str = ""
-    holder: Holder | None = None  # the holder of the node's lock, if there is one
+    holder: LockHolder | None = None  # the holder of the node's lock, if there is one
     folder_fault: str = ""  # why the account cannot create a file in `folder`; empty if it can
 
 
@@ -104,7 +104,7 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
     root = account == "0" if account is not None and account.isdigit() else None
     report = answers.get(_PROGRAMS)
     found = None if report is None else programs.read_report(report.text)
-    settings = programs.settled(sudo.settled(settings, root=root is True), found or Found())
+    settings = programs.settled(sudo.settled(settings, root=root is True), found or FoundPrograms())
     allowed = _read_rights(settings, answers, reboot=reboot) if rights else ()
     may_control = all(right.allowed is True for right in allowed if right.what in _NEEDED) if rights else None
     may_reboot = (
@@ -177,7 +177,7 @@ def _commands(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str],
     """Name of the part, and command, of everything that may need sudo."""
     if not settings.service.controlled:
         return ((_TUNE, _ANY_VALUE),)
-    commands = [(_RIGHT[verb], services.plain_command(settings, verb)) for verb in Verb]
+    commands = [(_RIGHT[verb], services.plain_command(settings, verb)) for verb in ServiceVerb]
     if reboot:
         commands.append((_REBOOT, services.plain_reboot(settings)))
     return tuple(commands)

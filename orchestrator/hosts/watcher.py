@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from orchestrator.hosts import programs, script, services
-from orchestrator.hosts.connection import Connection, Job, Unreachable
+from orchestrator.hosts.connection import HostConnection, Job, Unreachable
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
@@ -19,7 +19,7 @@ _MARGIN_SECONDS: Final = 30.0
 _AT_THE_END_SECONDS: Final = 0.2
 """A loop that ends this close to the time-out has ended because of it."""
 
-FindConnection = Callable[[NodeName], tuple[HostSettings, Connection] | Unreachable]
+FindConnection = Callable[[NodeName], tuple[HostSettings, HostConnection] | Unreachable]
 
 
 class Round:
@@ -58,7 +58,7 @@ class Round:
             job.close()
 
 
-class Watcher:
+class ServiceWatcher:
     """Watches services from the hosts themselves; returns at the first change.
 
     Args:

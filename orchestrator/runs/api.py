@@ -32,7 +32,7 @@ from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runs.takeover import InService
 from orchestrator.runs.tuning import hosts_to_tune, make
 from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.view.progress import NOTHING_SEEN
 from orchestrator.view.summary import Summary, summary
 
@@ -111,7 +111,7 @@ def resume(
     """
 
     def work(to: Connection) -> RunState:
-        with to.state(Access.CONTINUE) as store:
+        with to.state(DatabaseUse.CONTINUE) as store:
             past = past_run_of(store, find_run(store, Wanted.RESUME, run=run, cluster=to.ports.name))
             skipped, accepted = past.require_nodes(skip), past.require_alerts(accept_alerts)
             return resume_run(
@@ -211,7 +211,7 @@ def tune(
     wanted = ports.tuning_profile(profile)
     where = hosts_to_tune(connection, ports, only=tuple(only), exclude=tuple(exclude), zone=zone)
     where.check_free()
-    with connection.state(Access.WRITE) as store:
+    with connection.state(DatabaseUse.WRITE) as store:
         operator = connection.process.operator
         ledger, found = store.ledger(where.cluster), where.read(wanted)
         making = make(where, wanted, ledger, found, operator=operator, stop=lambda: False)

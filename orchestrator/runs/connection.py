@@ -16,6 +16,7 @@ from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
+from orchestrator.elasticsearch.endpoints import OnlyThrough
 from orchestrator.engine.plan import NO_ACCESS
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
@@ -30,7 +31,7 @@ from orchestrator.next_command import next_command
 from orchestrator.ports import Clock, ClusterPort, GatePort, HostPort, LeasePort, Listener, Reporter
 from orchestrator.runtime.asking import RequestWatch
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import (
     current_process,
     new_run_id,
@@ -40,12 +41,11 @@ from orchestrator.runtime.identity import (
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.listener import ThreadedListener
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.runtime.sampling import Sampler, Sampling
 from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateMissing, StateStore
 from orchestrator.runtime.taking import Terms
-from orchestrator.stores.elasticsearch.endpoints import OnlyThrough
 from orchestrator.view.progress import Seen
 from orchestrator.view.reporters import Reporters
 
@@ -292,7 +292,7 @@ class Process:
     wake: Callable[[], None] = lambda: None  # ends a wait of the clock, from any thread
     run_id: Callable[[Instant], str] = new_run_id  # makes the id of a run that begins then
     terms: Terms = field(default_factory=Terms)  # the times of the lease
-    order: Order = Order.AT_ONCE  # in which cluster and hosts are read
+    order: ReadingOrder = ReadingOrder.AT_ONCE  # in which cluster and hosts are read
     workers: int = 16  # hosts worked on at once
     # makes the sampling of one attempt: which readings of health are recorded
     sampler: Callable[[], Sampling] = Sampler
@@ -321,7 +321,7 @@ class Connection:
 
     ports: ClusterPorts
     process: Process
-    state: Callable[[Access], StateStore]  # opens the state database; raises `JournalError`
+    state: Callable[[DatabaseUse], StateStore]  # opens the state database; raises `JournalError`
     kept_in: str = ""  # its place as after `--state`; empty for the usual place
     # what has to end before the ports are closed
     closing: ExitStack = field(default_factory=ExitStack, compare=False)
@@ -351,7 +351,7 @@ class Connection:
             JournalError: it cannot be read.
         """
         try:
-            with self.state(Access.READ) as store:
+            with self.state(DatabaseUse.READ) as store:
                 return read(store)
         except StateMissing:
             return otherwise

@@ -15,6 +15,15 @@ from orchestrator.config.cluster import ClusterFile, ClusterSpec
 from orchestrator.config.draft import Draft, Service, scalar
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.config.services import ELASTICSEARCH
+from orchestrator.elasticsearch import calls
+from orchestrator.elasticsearch.access import published_places
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.elasticsearch.connection import Server
+from orchestrator.elasticsearch.dialect import OPENSEARCH
+from orchestrator.elasticsearch.faults import Fault
+from orchestrator.elasticsearch.fields import reading
+from orchestrator.elasticsearch.parse_nodes import parse_members, process_ids
 from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.errors import UsageError
 from orchestrator.hosts.connection import UnknownKey
@@ -27,15 +36,6 @@ from orchestrator.ports import Clock
 from orchestrator.redact import Redactor
 from orchestrator.runs.from_file import Files
 from orchestrator.runs.reach import access_of, host_settings
-from orchestrator.stores.elasticsearch import calls
-from orchestrator.stores.elasticsearch.access import published_places
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.stores.elasticsearch.connection import Server
-from orchestrator.stores.elasticsearch.dialect import OPENSEARCH
-from orchestrator.stores.elasticsearch.faults import Fault
-from orchestrator.stores.elasticsearch.fields import reading
-from orchestrator.stores.elasticsearch.parse_nodes import parse_members, process_ids
 from orchestrator.view.text import counted, listed
 
 MOST_ENDPOINTS: Final = 5

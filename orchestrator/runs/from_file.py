@@ -22,17 +22,19 @@ from orchestrator.config.cluster import (
     of_cluster,
 )
 from orchestrator.config.gates import secrets_in
-from orchestrator.config.lookup import Places, Wanted, find, is_path, standard_places
+from orchestrator.config.lookup import KindOfFile, Places, find, is_path, standard_places
 from orchestrator.config.playbook import Playbook, around_in, load_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.elasticsearch.endpoints import OnlyThrough
+from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.errors import ConfigError, OrchestratorError, UsageError
-from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings
-from orchestrator.hosts.tunables.registry import RULES
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import CommandGate, Gate
 from orchestrator.model.merging import Resolution
@@ -42,6 +44,10 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, ClusterLeasePort
 from orchestrator.redact import Redactor
+from orchestrator.riak.cluster import RiakCluster
+from orchestrator.riak.contact import Reach
+from orchestrator.riak.lease import RiakLease
+from orchestrator.riak.lease_files import Folder
 from orchestrator.runs.connection import (
     ClusterPorts,
     Connection,
@@ -66,18 +72,12 @@ from orchestrator.runs.reach import (
 from orchestrator.runs.report import named_page, write_at_end
 from orchestrator.runs.selection import predicate_names, require_cluster
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access, named_state
+from orchestrator.runtime.database import DatabaseUse, named_state
 from orchestrator.runtime.gates.port import Gates, asker
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.stores.elasticsearch.endpoints import OnlyThrough
-from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
-from orchestrator.stores.riak.cluster import RiakCluster
-from orchestrator.stores.riak.contact import Reach
-from orchestrator.stores.riak.lease import RiakLease
-from orchestrator.stores.riak.lease_files import Folder
+from orchestrator.tuning.tunables.registry import RULES
+from orchestrator.tuning.tuner import TunableHosts
 
 _log = logging.getLogger("orchestrator.runs")
 
@@ -106,7 +106,7 @@ class Files:
 
     def hosts(self, name: str) -> HostsFile:
         """Read the cluster file of that name or path, of any kind; raises as `cluster`, but for that."""
-        file = load_hosts(find(Wanted.CLUSTER, name, self.places), home=self.home)
+        file = load_hosts(find(KindOfFile.CLUSTER, name, self.places), home=self.home)
         for warning in map(str, file.warnings):
             self.warn(warning)
         return file
@@ -117,7 +117,7 @@ class Files:
         Raises:
             ConfigError: it cannot be found or is wrong.
         """
-        return load_playbook(find(Wanted.PLAYBOOK, name, self.places))
+        return load_playbook(find(KindOfFile.PLAYBOOK, name, self.places))
 
     def tuning_profile(self, name: str) -> TuningProfile:
         """Read the tuning profile of that name or path.
@@ -125,7 +125,7 @@ class Files:
         Raises:
             ConfigError: it cannot be found or is wrong.
         """
-        return load_profile(find(Wanted.TUNING, name, self.places), rules=RULES)
+        return load_profile(find(KindOfFile.TUNING, name, self.places), rules=RULES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class FilePorts(ClusterPorts):
         )
         self._shared: ElasticsearchClient | None = None
         self._settings: dict[NodeName, HostSettings] = {}
-        self._hosts: Hosts | None = None
+        self._hosts: TunableHosts | None = None
         self._gates: Gates | None = None
         self._data: DataPaths = {}
         self._books: dict[str, Playbook] = {}
@@ -329,12 +329,12 @@ class FilePorts(ClusterPorts):
         """The nodes through which alone the cluster can be reached from here, if they go down `together`."""
         return self.cluster.only_through(together)
 
-    def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> Hosts:
+    def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> TunableHosts:
         """The hosts of these nodes and of all nodes of earlier calls."""
         self._data = {**(data_paths or {}), **self._data}
         settings = host_settings(self.file, addresses, self.resolver)
         self._settings |= {name: self._with_data(one) for name, one in settings.items()}
-        self._hosts = self._hosts or Hosts(self._settings, redact=self.redact, owed=self.owed)
+        self._hosts = self._hosts or TunableHosts(self._settings, redact=self.redact, owed=self.owed)
         return self._hosts
 
     def changes(
@@ -504,7 +504,7 @@ def connection_to(ports: FilePorts, files: Files, process: Process, state: str |
         write_at_end(connection, run, ports.redact)
 
     def page(run: str) -> str:
-        with suppress(OrchestratorError, OSError), connection.state(Access.READ) as store:
+        with suppress(OrchestratorError, OSError), connection.state(DatabaseUse.READ) as store:
             return named_page(store, run, files.home)
         return ""
 

@@ -13,6 +13,7 @@ from typing import Final
 from orchestrator.config.lookup import is_path
 from orchestrator.config.policy import Overrides
 from orchestrator.daemons import Daemons
+from orchestrator.elasticsearch.credentials import AGAIN_SECONDS
 from orchestrator.engine.estimate import PastTimes, times_of
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
@@ -28,10 +29,9 @@ from orchestrator.owners import verdict_on
 from orchestrator.ports import ClusterReadings
 from orchestrator.runs.comparison import differences, leaves
 from orchestrator.runs.connection import ClusterPorts, Connection
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import provably_alive, provably_gone
 from orchestrator.runtime.store import FINISHED, OWING, RunEntry, StateMissing, StateStore
-from orchestrator.stores.elasticsearch.credentials import AGAIN_SECONDS
 from orchestrator.untrusted import visible
 
 
@@ -256,23 +256,23 @@ def _when(at: Instant) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def past_times(open_state: Callable[[Access], StateStore], cluster: str) -> PastTimes:
+def past_times(open_state: Callable[[DatabaseUse], StateStore], cluster: str) -> PastTimes:
     """What past runs of a cluster took, as far as it can be read: no plan and no run needs a prediction."""
     times = PastTimes()
-    with suppress(StateMissing), open_state(Access.READ) as store:
+    with suppress(StateMissing), open_state(DatabaseUse.READ) as store:
         for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
             with suppress(JournalError):  # a damaged journal of an old run is reported where it is shown
                 times = times.then(times_of(store.replay(entry.run)))
     return times
 
 
-def is_missing(open_state: Callable[[Access], StateStore]) -> bool:
+def is_missing(open_state: Callable[[DatabaseUse], StateStore]) -> bool:
     """Whether there is no state database yet, in the place that was named or in the usual one.
 
     Raises:
         JournalError: there is one, and it cannot be read.
     """
-    with suppress(StateMissing), open_state(Access.READ) as store:
+    with suppress(StateMissing), open_state(DatabaseUse.READ) as store:
         return store.in_memory
     return True
 

@@ -42,7 +42,7 @@ from orchestrator.runs.selection import (
 )
 from orchestrator.runs.surroundings import require_surroundings
 from orchestrator.runs.takeover import new_run, release_dead, restore_others
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.store import StateMissing
 from orchestrator.view.progress import half_done
@@ -158,7 +158,7 @@ class Preparation:
     def half_done(self) -> str | None:
         """A note that the last run on this cluster can be resumed: a new run restarts its nodes once more."""
         try:
-            with self.connection.state(Access.READ) as store:
+            with self.connection.state(DatabaseUse.READ) as store:
                 last = next(iter(store.runs(cluster=self.view.name, limit=1)), None)
                 if last is None or last.outcome is None or not last.unfinished:
                     return None
@@ -188,7 +188,7 @@ class Preparation:
             LeaseError: a run that has pending changes is alive.
             JournalError: something is to be restored, and the state cannot be written.
         """
-        with self.connection.state(Access.WRITE) as store:
+        with self.connection.state(DatabaseUse.WRITE) as store:
             before = restore_others(self.connection, store, "", self.started)
             if not before:
                 try:
@@ -216,7 +216,7 @@ class Preparation:
             JournalError: the state cannot be written; nothing was changed.
             PlanMismatch: the plan does not fit the cluster after that was restored.
         """
-        with self.connection.state(Access.WRITE) as store:
+        with self.connection.state(DatabaseUse.WRITE) as store:
             planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
             started = replace(self.started, planned=planned, forecast=(plan or self._foreseen()).forecast)
             agreed = plan is not None
@@ -398,7 +398,7 @@ def _first_reading(connection: Connection) -> _First:
 def _stopped_here(connection: Connection) -> str:
     """The nodes that the last run here has left down, without which the cluster may have no master."""
     try:
-        with connection.state(Access.READ) as store:
+        with connection.state(DatabaseUse.READ) as store:
             for last in candidates(store.runs(), Wanted.RESTORE, connection.ports.name):
                 state = replay(last.run, store.replay(last.run))
                 down = ", ".join(node.name for node in state.nodes_in(*GOING_UP_OR_DOWN))

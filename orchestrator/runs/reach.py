@@ -12,6 +12,7 @@ from typing import Final, Literal
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, HostsFile
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, Source
 from orchestrator.daemons import in_parallel
+from orchestrator.elasticsearch.access import Access
 from orchestrator.hosts.changes import changes_script, read_changes
 from orchestrator.hosts.connection import KEPT_BYTES, CommandResult, Lost, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
@@ -22,12 +23,11 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
 from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.riak.admin import AdminCommand, Programs
+from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.wording import RiakWording
 from orchestrator.runs.comparison import leaves
 from orchestrator.runtime.gates.command import Ran
-from orchestrator.stores.elasticsearch.access import Access
-from orchestrator.stores.riak.admin import Command, Programs
-from orchestrator.stores.riak.output import CommandOutput
-from orchestrator.stores.riak.wording import RiakWording
 from orchestrator.tls import tls_context
 from orchestrator.untrusted import UntrustedValue
 
@@ -255,7 +255,7 @@ class HostRunner:
     def __init__(self, hosts: Callable[[NodeName], Hosts]) -> None:
         self._hosts = hosts
 
-    def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
+    def run(self, node: NodeName, command: AdminCommand) -> CommandOutput | Unknown:
         """Run it; an output without an exit code was cut off."""
         line = shlex.join(command.argv)
         hosts = self._hosts(node)

@@ -23,7 +23,7 @@ from orchestrator.ports import Reporter
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.aftermath import Aftermath, aftermath, settings
 from orchestrator.simulation.glance import glance
-from orchestrator.simulation.invariants import Step
+from orchestrator.simulation.invariants import JournalStep
 from orchestrator.simulation.merge_invariants import broken
 from orchestrator.simulation.mirror import mirrored
 from orchestrator.simulation.mishaps import Crash, Trip, What
@@ -219,7 +219,7 @@ class Follower:
         self._read += len(new)
         for record in new:
             before, self._followed = self._followed, evolve(self._followed, record)
-            wrong = broken(Step(before=before, record=record, after=self._followed))
+            wrong = broken(JournalStep(before=before, record=record, after=self._followed))
             if wrong:
                 self._wrong(wrong)
         if new:

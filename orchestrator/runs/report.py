@@ -19,7 +19,7 @@ from orchestrator.redact import cleaned
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.files import require_place, write_own
 from orchestrator.runtime.codec import decode_event
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import StateStore
 from orchestrator.untrusted import UntrustedValue, in_path, visible
 from orchestrator.view.advice import advice
@@ -159,7 +159,7 @@ def write_at_end(connection: Connection, run: str, redact: Callable[[str], str])
     """Write the page of a run that has ended, if it had a wave, and name it. A failure is a warning."""
     process = connection.process
     try:
-        with connection.state(Access.READ) as store:
+        with connection.state(DatabaseUse.READ) as store:
             records = store.replay(run)
             if not any(isinstance(record.event, WaveStarted) for record in records):
                 return

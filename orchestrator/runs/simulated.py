@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 from sqlalchemy import Engine, StaticPool, create_engine
 
 from orchestrator.config.policy import Overrides
+from orchestrator.elasticsearch.dialect import STATE, family_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
@@ -50,10 +51,10 @@ from orchestrator.runs.past_runs import PastRun, past_run_of
 from orchestrator.runs.takeover import new_run
 from orchestrator.runs.unfinished import next_attempt
 from orchestrator.runtime import tables
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.lease import Lease
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.runtime.sampling import Sampling, no_samples
 from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateStore
@@ -72,7 +73,6 @@ from orchestrator.simulation.records import (
     SimulatedListener,
 )
 from orchestrator.simulation.world import World
-from orchestrator.stores.elasticsearch.dialect import STATE, family_of
 from orchestrator.view.reporters import Reporters
 
 _T = TypeVar("_T")
@@ -122,7 +122,7 @@ class Simulation:
         fate: Fate | None = None,
         operator: tuple[str, str] = ("ann", "bastion"),
         policy: Policy | None = None,
-        order: Order = Order.CLUSTER_FIRST,
+        order: ReadingOrder = ReadingOrder.CLUSTER_FIRST,
         common: Common | None = None,
         state: Engine | None = None,
         sampler: Callable[[], Sampling] = lambda: no_samples,
@@ -174,9 +174,9 @@ class Simulation:
         of_run = [journal for journal in self.journals if journal.run == self.run]
         return of_run[-1] if of_run else cast("SeamJournal", self.attempt.journal)
 
-    def process(self) -> turns.Process:
+    def process(self) -> turns.SimulatedProcess:
         """This process of the program, for the judge."""
-        return turns.Process(run=self.run, epoch=self.leases.claim, blind=self.leases.silent)
+        return turns.SimulatedProcess(run=self.run, epoch=self.leases.claim, blind=self.leases.silent)
 
     def written(self, run: str) -> list[Record]:
         """What processes of this program have committed to the journal of a run."""
@@ -311,7 +311,9 @@ class Simulation:
         self.heart_of(attempt.lease)
         return attempt.state
 
-    def drive(self, state: RunState, reporter: Reporter, *, order: Order = Order.CLUSTER_FIRST) -> RunState:
+    def drive(
+        self, state: RunState, reporter: Reporter, *, order: ReadingOrder = ReadingOrder.CLUSTER_FIRST
+    ) -> RunState:
         """Drive the attempt that was begun to its end.
 
         Args:
@@ -371,7 +373,7 @@ def empty_state() -> Engine:
         connect_args={"check_same_thread": False, "isolation_level": None},
     )
     atexit.register(engine.dispose)
-    tables.ready(engine, Access.WRITE)
+    tables.ready(engine, DatabaseUse.WRITE)
     return engine
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from orchestrator.around.beside import Beside
-from orchestrator.around.story import READ, Seen
+from orchestrator.around.story import READ, PublicEvent
 from orchestrator.around.ways import RunContext, require_usable
 from orchestrator.config.around import Around
 from orchestrator.engine.situation import Decision
@@ -21,7 +21,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.codec import decode_event
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import RunEntry
 from orchestrator.view.feed import Feed
 from orchestrator.view.progress import wait_of
@@ -59,7 +59,7 @@ def last_success(runs: Iterable[RunEntry]) -> float | None:
 def _last_success(connection: Connection) -> float | None:
     """The same of the cluster of a run, by its state."""
     try:
-        with connection.state(Access.READ) as store:
+        with connection.state(DatabaseUse.READ) as store:
             return last_success(store.runs(cluster=connection.ports.name))
     except JournalError:
         return None
@@ -147,10 +147,10 @@ class Surrounded:
             said = "\n".join([headline(end), *summary_lines(end)[1:]])
         self._with(lambda beside: beside.end(said))
 
-    def _seen(self, records: Sequence[Record]) -> list[Seen]:
+    def _seen(self, records: Sequence[Record]) -> list[PublicEvent]:
         """The public events that are read: encoding all would delay the resume of a long run by a second."""
         return [
-            Seen(at=record.at, line=public_record(record), text=self._feed.sentence(record.event))
+            PublicEvent(at=record.at, line=public_record(record), text=self._feed.sentence(record.event))
             for record in records
             if record.event.event in READ
         ]

@@ -24,7 +24,7 @@ from orchestrator.runs.past_runs import PastRun
 from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
-from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher
+from orchestrator.runtime.taking import Claim, LeaseSite, Taken, TakeoverWatch, Terms
 from orchestrator.runtime.unwritten_lease import UnwrittenLease
 from orchestrator.view.summary import headline, summary
 
@@ -63,9 +63,9 @@ class LeaseHeld:
         self.connection, self.store = connection, store
         process = connection.process
         port = in_state or lease_in_state(store, started)
-        places = [Place(name=f"the state ({store.where})", port=port, state=store.state)]
+        places = [LeaseSite(name=f"the state ({store.where})", port=port, state=store.state)]
         if in_cluster and started.policy.lease is LeasePlace.CLUSTER:
-            places.append(Place(name="the cluster", port=connection.ports.lease))
+            places.append(LeaseSite(name="the cluster", port=connection.ports.lease))
         claim = Claim(
             cluster=started.cluster,
             run=run,
@@ -165,7 +165,7 @@ def acquire(lease: Lease, process: Process) -> Taken:
 
     with process.requests(lambda: None) as asked:
         return lease.acquire(
-            Watcher(
+            TakeoverWatch(
                 watching=watching,
                 interrupted=lambda: asked()[0] is not Request.NONE,
                 gone=process.gone,

@@ -11,9 +11,6 @@ from orchestrator.config.cluster import ClusterFile
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import JournalError, LeaseError, UsageError
 from orchestrator.hosts.settings import HostSettings
-from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.hosts.tuning.boot import is_part, is_shared
-from orchestrator.hosts.undoing import Back, Ours, Standing, again, rank, reads_for, standing, whole
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, HostFacts
@@ -29,6 +26,9 @@ from orchestrator.runs.from_file import FilePorts, Members
 from orchestrator.runs.reach import host_settings
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 from orchestrator.runtime.store import StateStore
+from orchestrator.tuning.boot import is_part, is_shared
+from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.undoing import Back, Ours, Standing, again, rank, reads_for, standing, whole
 
 NEEDS_RESTART: Final = "a running service needs a restart"
 
@@ -42,7 +42,7 @@ class TuningPort(Protocol):
         """Compare each node's host with a profile, in parallel."""
         ...
 
-    def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
+    def facts(self, reads: Mapping[NodeName, FactReads]) -> Mapping[NodeName, Reading[HostFacts]]:
         """Read the requested facts from each node's host, in parallel."""
         ...
 

@@ -41,7 +41,7 @@ from orchestrator.runs.past_runs import (
 from orchestrator.runs.prepare import prepare_restore
 from orchestrator.runs.takeover import UNSAID, InService, LeaseHeld, repair, take_up
 from orchestrator.runs.without_master import bring_master_back, nodes_to_start
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 from orchestrator.runtime.taking import LeaseGarbled, LeaseRefused, LeaseUnreachable
 from orchestrator.view.progress import unrestored
@@ -184,7 +184,7 @@ def _left(verb: str, past: PastRun, refused: LeaseRefused) -> NotRestored | None
 
 
 def restore_meant(
-    open_state: Callable[[Access], StateStore],
+    open_state: Callable[[DatabaseUse], StateStore],
     reach: Callable[[PastRun | None], AbstractContextManager[Connection]],
     *,
     run: str | None = None,
@@ -230,7 +230,7 @@ def restore_meant(
         return entry
 
     # The cluster's own record is restored without any state file of ours; one is created then.
-    access = Access.WRITE if by_record else Access.CONTINUE
+    access = DatabaseUse.WRITE if by_record else DatabaseUse.CONTINUE
     try:
         if by_record and is_missing(open_state):
             with reach(None) as connection:  # a state is made only for a cluster that can be read
@@ -255,7 +255,7 @@ def restore_meant(
                 return _restore_here(connection, store, past, serving)
     except JournalError as error:
         # Changes are restored even if that cannot be recorded.
-        with open_state(Access.READ) as store:
+        with open_state(DatabaseUse.READ) as store:
             store.written, entry = False, found(store)
             if not isinstance(entry, RunEntry):
                 elsewhere = "--state sqlite:///$HOME/empty.db restores what the record in the cluster lists"

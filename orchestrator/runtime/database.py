@@ -43,7 +43,7 @@ _GROUP: Final = 0o660
 _FOR_A_GROUP: Final = 0o2020
 
 
-class Access(Enum):
+class DatabaseUse(Enum):
     """The purpose of opening the database. CONTINUE writes, but creates nothing: it is for existing runs."""
 
     WRITE = "write"
@@ -56,7 +56,7 @@ def state_url(
     environment: Mapping[str, str],
     *,
     home: Path,
-    access: Access,
+    access: DatabaseUse,
     shared: Path = SHARED_FOLDER / FILE,
 ) -> URL:
     """Choose the database: the given one, `ORCHESTRATE_STATE`, the shared file if it is writable, XDG.
@@ -81,7 +81,7 @@ def state_url(
             return _checked(named)
         except ValueError as error:
             raise UsageError(f"{'--state' if given else VARIABLE}: {error}") from None
-    file = standard_file(environment, home=home, only_read=access is Access.READ, shared=shared)
+    file = standard_file(environment, home=home, only_read=access is DatabaseUse.READ, shared=shared)
     return URL.create("sqlite", database=str(file))
 
 
@@ -121,7 +121,7 @@ def _checked(named: str) -> URL:
     return url.set(database=str(Path(url.database).absolute()))
 
 
-def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
+def open_engine(url: URL, access: DatabaseUse, *, make_folder: bool) -> Engine:
     """An engine on the database; nothing is read yet.
 
     Args:
@@ -137,7 +137,7 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
     file = Path(url.database or "")
     _require_file(file)
     require_trusted(file)
-    if access is Access.READ and not usable(file):
+    if access is DatabaseUse.READ and not usable(file):
         text = "file:" + quote(str(file.absolute()))
         url = URL.create("sqlite", database=text, query={"mode": "ro", "uri": "true"})
     else:
@@ -155,7 +155,7 @@ def require_writable(
         JournalError: what is wrong with it.
         UsageError: the URL is not valid.
     """
-    found = state_url(url, environment, home=home, access=Access.WRITE, shared=shared)
+    found = state_url(url, environment, home=home, access=DatabaseUse.WRITE, shared=shared)
     if found.get_backend_name() != "sqlite":
         return
     file = Path(found.database or "")

@@ -27,7 +27,7 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import LeaseView, Successor
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.ports import Clock
-from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher, WatchInterrupted, take
+from orchestrator.runtime.taking import Claim, LeaseSite, Taken, TakeoverWatch, Terms, WatchInterrupted, take
 
 Watching = Callable[[LeaseRecord, Seconds], None]
 """Called with another run's lease that is being watched, and the seconds until it may be taken over."""
@@ -47,7 +47,7 @@ class Lease:
     """
 
     def __init__(
-        self, places: Sequence[Place], claim: Claim, clock: Clock, terms: Terms | None = None
+        self, places: Sequence[LeaseSite], claim: Claim, clock: Clock, terms: Terms | None = None
     ) -> None:
         self._places, self._claim, self._clock = tuple(places), claim, clock
         self._terms = terms or Terms()
@@ -56,7 +56,7 @@ class Lease:
         self._stopping = Event()
         self._thread: Thread | None = None
 
-    def acquire(self, watcher: Watcher | None = None) -> Taken:
+    def acquire(self, watcher: TakeoverWatch | None = None) -> Taken:
         """Take the lease in every place; on a refusal or an interruption the taken places are released.
 
         Returns:
@@ -67,7 +67,7 @@ class Lease:
         Raises:
             LeaseError: a live run holds it; its subclasses mean no connection or an interruption.
         """
-        watcher = watcher or Watcher()
+        watcher = watcher or TakeoverWatch()
         taken: list[Taken] = []
         try:
             for place in self._places:
@@ -194,7 +194,7 @@ class Lease:
 class _Hold:
     """The lease in one place."""
 
-    def __init__(self, place: Place, taken: Taken, *, claim: Claim, clock: Clock, terms: Terms) -> None:
+    def __init__(self, place: LeaseSite, taken: Taken, *, claim: Claim, clock: Clock, terms: Terms) -> None:
         self.place = place
         self.confirmed = taken.record
         self.wanted = taken.record
@@ -291,7 +291,7 @@ class _Hold:
         return self.lost
 
 
-def _heed(watcher: Watcher, taken: Sequence[Taken]) -> None:
+def _heed(watcher: TakeoverWatch, taken: Sequence[Taken]) -> None:
     """Raise `WatchInterrupted` if a request came before the lease was taken in every place."""
     if not watcher.interrupted():
         return

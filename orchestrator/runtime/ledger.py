@@ -169,7 +169,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """A row of the ledger, as read."""
 
     node: NodeName
@@ -181,9 +181,11 @@ class Entry:
     at: Instant
 
 
-def fold(entries: Iterable[Entry], machine: Machine = _each_its_own) -> Mapping[str, tuple[OwedChange, ...]]:
+def fold(
+    entries: Iterable[LedgerEntry], machine: Machine = _each_its_own
+) -> Mapping[str, tuple[OwedChange, ...]]:
     """The changes to undo after these rows, in order; see `Ledger.owed`."""
-    found: dict[str, dict[tuple[type, str], list[Entry]]] = {}
+    found: dict[str, dict[tuple[type, str], list[LedgerEntry]]] = {}
     for entry in entries:
         of_machine = found.setdefault(machine(entry.node), {})
         subject = (type(entry.change), subject_of(entry.change))
@@ -230,10 +232,10 @@ def rows_of(cluster: str, tuning: Tuning, at: Instant) -> list[dict[str, object]
     return rows
 
 
-def _entry(row: Mapping[str, object]) -> Entry:
+def _entry(row: Mapping[str, object]) -> LedgerEntry:
     try:
         act = Act(row["act"])
-        return Entry(
+        return LedgerEntry(
             node=NodeName(str(row["node"])),
             tunable=str(row["tunable"]),
             act=act,
@@ -246,7 +248,7 @@ def _entry(row: Mapping[str, object]) -> Entry:
         raise JournalError(f"row {row['id']} of the ledger of tuning: {error}") from error
 
 
-def _owed(entries: Sequence[Entry]) -> OwedChange:
+def _owed(entries: Sequence[LedgerEntry]) -> OwedChange:
     last = entries[-1]
     return OwedChange(
         nodes=tuple(dict.fromkeys(entry.node for entry in reversed(entries)))[::-1],

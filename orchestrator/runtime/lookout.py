@@ -47,7 +47,7 @@ _READY_SECONDS: Final[Seconds] = 60.0
 """How long it is believed what a host said of its fitness for an upgrade."""
 
 
-class Asked:
+class ReadingTimes:
     """When each host, and the cluster, was asked in one reading, and how long its answer took.
 
     Attributes:
@@ -75,7 +75,7 @@ class Asked:
         return found
 
 
-class Order(Enum):
+class ReadingOrder(Enum):
     """The order of reading the cluster and its hosts. One after the other, a reading is repeatable."""
 
     AT_ONCE = "at once"
@@ -99,7 +99,7 @@ class Lookout:
         clock: Clock,
         *,
         gates: GatePort | None = None,
-        order: Order = Order.AT_ONCE,
+        order: ReadingOrder = ReadingOrder.AT_ONCE,
     ) -> None:
         self._cluster, self._hosts, self._lease, self._clock = cluster, hosts, lease, clock
         self._order, self._gates = order, gates
@@ -134,7 +134,7 @@ class Lookout:
         self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*MAY_BE_DOWN)))
         reboot = state.begun.policy.reboot
         ready = partial(self._ready, state, look, at)
-        asked = Asked(self._clock)
+        asked = ReadingTimes(self._clock)
 
         def leaves() -> bool:
             heard({name: Heard(since=self._unheard.get(name, since)) for name, since in asked.open.items()})
@@ -171,7 +171,7 @@ class Lookout:
                 found[name] = host
         return found
 
-    def _heard(self, asked: Asked, read: ClusterReadings, hosts: _Hosts) -> Mapping[NodeName, Heard]:
+    def _heard(self, asked: ReadingTimes, read: ClusterReadings, hosts: _Hosts) -> Mapping[NodeName, Heard]:
         """Who answered this reading. An answer that is not understood is one, and a refusal is one too."""
         found: dict[NodeName, Heard] = {}
         for name, (since, took) in sorted(asked.ended.items()):  # not by who answered first
@@ -232,7 +232,7 @@ class Lookout:
         nodes: Collection[NodeName],
         unwanted: Callable[[], bool],
         ready: Callable[[], _Readiness],
-        asked: Asked,
+        asked: ReadingTimes,
         *,
         reboot: bool,
     ) -> tuple[ClusterReadings, _Hosts, _Gates, _Readiness] | None:
@@ -253,12 +253,12 @@ class Lookout:
             return self._gates.observe() if Look.GATES in look and self._gates is not None else {}
 
         match self._order:
-            case Order.CLUSTER_FIRST:
+            case ReadingOrder.CLUSTER_FIRST:
                 return cluster(), hosts(nodes), gates(), ready()
-            case Order.HOSTS_FIRST:
+            case ReadingOrder.HOSTS_FIRST:
                 read = hosts(nodes)
                 return cluster(), read, gates(), ready()
-            case Order.AT_ONCE:
+            case ReadingOrder.AT_ONCE:
                 beside, each = Daemons(3, "reading"), Daemons(MAX_AT_ONCE, "host")
                 of_cluster, of_gates = beside.submit(cluster), beside.submit(gates)
                 fitness = beside.submit(ready)

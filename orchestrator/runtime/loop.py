@@ -57,7 +57,7 @@ from orchestrator.ports import (
 from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.executor import Executor, VerbDefect
 from orchestrator.runtime.guard import barred, blind_restores, blind_starts, busy_hosts, unsent
-from orchestrator.runtime.lookout import Lookout, Order
+from orchestrator.runtime.lookout import Lookout, ReadingOrder
 from orchestrator.runtime.sampling import Sampling, no_samples
 from orchestrator.runtime.signals import Asked
 from orchestrator.untrusted import visible
@@ -104,7 +104,7 @@ class Loop:
         *,
         asked: Asked,
         workers: int = 16,
-        reads: Order = Order.AT_ONCE,
+        reads: ReadingOrder = ReadingOrder.AT_ONCE,
     ) -> None:
         self.state = state
         self._ports, self._asked = ports, asked

@@ -21,7 +21,7 @@ LEASE_TAKEN: Final = "lease_taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class LeaseHolder:
     """A run that took a lease, and that event."""
 
     run: str
@@ -40,7 +40,7 @@ def is_event(*names: str) -> ColumnElement[bool]:
     return found[0] if len(found) == 1 else found[0] | is_event(*names[1:])
 
 
-def holders(connection: Connection) -> Sequence[Holder]:
+def holders(connection: Connection) -> Sequence[LeaseHolder]:
     """Every lease that was taken with this state, in order. One that cannot be read is left out.
 
     A damaged journal is reported where that run is shown; the others can still be restored.
@@ -52,7 +52,7 @@ def holders(connection: Connection) -> Sequence[Holder]:
         with suppress(JournalError):
             event = _record(row).event
             if isinstance(event, LeaseTaken):
-                found.append(Holder(run=row.run, taken=event))
+                found.append(LeaseHolder(run=row.run, taken=event))
     return sorted(found, key=lambda one: one.ordinal)
 
 
@@ -60,12 +60,12 @@ def _record(row: Row[*tuple[Any, ...]]) -> Record:
     return codec.record_of(row.run, row.sequence, row.at, row.event)
 
 
-def latest(found: Iterable[Holder]) -> Mapping[str, Holder]:
+def latest(found: Iterable[LeaseHolder]) -> Mapping[str, LeaseHolder]:
     """The last lease of each run."""
     return {one.run: one for one in found}
 
 
-def heir(of: str, found: Sequence[Holder]) -> str | None:
+def heir(of: str, found: Sequence[LeaseHolder]) -> str | None:
     """The run that took over the pending changes of a run since that run had its last lease."""
     own = max((one.ordinal for one in found if one.run == of), default=0)
     return next(

@@ -38,14 +38,14 @@ Asked = Callable[[], tuple[Request, str]]
 
 
 @dataclass(slots=True)
-class Heard:
+class HeardSignal:
     """The first signal that a command has caught. It remains after its `Signals` object is gone."""
 
     first: tuple[str, float] | None = None  # its name, and its time on the monotonic clock; None before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastWords:
+class FinalTexts:
     """The texts to write before the program ends at once."""
 
     error: str  # for standard error
@@ -75,10 +75,10 @@ class Signals:
     """
 
     def __init__(
-        self, wake: Callable[[], None], leaving: Callable[[], LastWords], heard: Heard | None = None
+        self, wake: Callable[[], None], leaving: Callable[[], FinalTexts], heard: HeardSignal | None = None
     ) -> None:
         self._wake, self._leaving = wake, leaving
-        self._heard = heard or Heard()
+        self._heard = heard or HeardSignal()
         self._before: dict[signal.Signals, _Handler] = {}
         self._wakeup_before = -1
         self._read = self._write = -1
@@ -140,7 +140,7 @@ class Signals:
         try:
             words = self._leaving()
         except Exception as error:  # noqa: BLE001  (any error in the words: the operator wants to leave)
-            words = LastWords(error=f"orchestrate: left at once ({error}); see `{next_command('status')}`\n")
+            words = FinalTexts(error=f"orchestrate: left at once ({error}); see `{next_command('status')}`\n")
         for stream, text in ((1, words.output), (2, words.error)):
             with contextlib.suppress(OSError):  # the reader is gone
                 _write_all(stream, text.encode("utf-8", "backslashreplace"))

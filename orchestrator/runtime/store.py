@@ -22,7 +22,7 @@ from orchestrator.ports import LeasePort
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import (
     WITHOUT_IT,
-    Access,
+    DatabaseUse,
     empty_engine,
     is_shared,
     named_state,
@@ -35,7 +35,7 @@ from orchestrator.runtime.database import (
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.merges import merges_query, past_merges
-from orchestrator.runtime.order import Holder, heir, holders, latest
+from orchestrator.runtime.order import LeaseHolder, heir, holders, latest
 from orchestrator.runtime.sqllease import SqlLease
 from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE, reports_folder
 from orchestrator.runtime.unwritten import UnwrittenMark
@@ -264,7 +264,7 @@ class StateStore:
     ) -> None:
         self.close()
 
-    def _entry(self, row: RowMapping, taken: Sequence[Holder], last: Holder | None) -> RunEntry:
+    def _entry(self, row: RowMapping, taken: Sequence[LeaseHolder], last: LeaseHolder | None) -> RunEntry:
         """A row of the table of runs, with what the leases say about it."""
         outcome = Outcome(row["outcome"]) if row["outcome"] is not None else None
         return RunEntry(
@@ -291,7 +291,7 @@ def open_store(
     url: str | None,
     environment: Mapping[str, str],
     *,
-    access: Access,
+    access: DatabaseUse,
     home: Path | None = None,
     shared: Path = SHARED_FOLDER / FILE,
 ) -> StateStore:
@@ -312,7 +312,7 @@ def open_store(
     found = state_url(url, environment, home=home or Path.home(), access=access, shared=shared)
     typed = bool(url or environment.get(VARIABLE))
     where: str | None = None
-    if access is not Access.WRITE and _nothing_there(found):
+    if access is not DatabaseUse.WRITE and _nothing_there(found):
         if typed:
             there = Path(found.database or "").exists()
             raise StateMissing(
@@ -320,7 +320,7 @@ def open_store(
                 f"was begun with it yet, or it was lost; {WITHOUT_IT}"
             )
         engine = empty_engine()
-        access, where = Access.WRITE, f"state file {found.database}"
+        access, where = DatabaseUse.WRITE, f"state file {found.database}"
     else:
         engine = open_engine(found, access, make_folder=not typed)
     try:

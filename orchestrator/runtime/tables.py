@@ -23,7 +23,7 @@ from sqlalchemy import (
 from orchestrator.errors import JournalError
 from orchestrator.model.event import SCHEMA_VERSION
 from orchestrator.runtime.codec import check_schema
-from orchestrator.runtime.database import WITHOUT_IT, Access, place_of, telling, whole, writing
+from orchestrator.runtime.database import WITHOUT_IT, DatabaseUse, place_of, telling, whole, writing
 
 METADATA: Final = MetaData()
 
@@ -102,7 +102,7 @@ once it is undone (`undone`). `cluster` is its name: hosts are tuned while a clu
 `subject` is what is changed (a path, a service), by which rows belong together."""
 
 
-def ready(engine: Engine, access: Access) -> bool:
+def ready(engine: Engine, access: DatabaseUse) -> bool:
     """Create the tables of a new database; check those of an old one.
 
     Returns:
@@ -113,7 +113,7 @@ def ready(engine: Engine, access: Access) -> bool:
     """
     where = place_of(engine)
     with telling(where, "opening it"):
-        if access is Access.READ:
+        if access is DatabaseUse.READ:
             with engine.connect() as connection:
                 there = _checked(connection, where)
                 if there:

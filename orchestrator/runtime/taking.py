@@ -69,7 +69,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LeaseSite:
     """The place of a lease."""
 
     name: str  # for messages: `the cluster`, `the state file …`
@@ -103,7 +103,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watcher:
+class TakeoverWatch:
     """The caller's functions for the wait for another run's lease."""
 
     # called after each read, with the record and the seconds until it may be taken over
@@ -118,7 +118,9 @@ class Watcher:
 class _Taking:
     """One attempt at one place, with the earlier readings of it."""
 
-    def __init__(self, place: Place, claim: Claim, clock: Clock, terms: Terms, watcher: Watcher) -> None:
+    def __init__(
+        self, place: LeaseSite, claim: Claim, clock: Clock, terms: Terms, watcher: TakeoverWatch
+    ) -> None:
         self._place, self._claim, self._clock = place, claim, clock
         self._terms, self._watcher = terms, watcher
         self._trouble_since: Instant | None = None
@@ -262,7 +264,7 @@ class _Taking:
         self._clock.wait(self._terms.poll)
 
 
-def take(place: Place, claim: Claim, *, clock: Clock, terms: Terms, watcher: Watcher) -> Taken:
+def take(place: LeaseSite, claim: Claim, *, clock: Clock, terms: Terms, watcher: TakeoverWatch) -> Taken:
     """Take the lease at one place. Wait for another run's lease to expire if its holder may be dead.
 
     Raises:

@@ -34,7 +34,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class StateLook:
     """What one look at the state found."""
 
     listing: Shown  # all runs
@@ -64,7 +64,7 @@ class Board:
     """
 
     def __init__(
-        self, look: Callable[[Collection[str]], Look], *, every: float = EVERY, late: float = _LATE
+        self, look: Callable[[Collection[str]], StateLook], *, every: float = EVERY, late: float = _LATE
     ) -> None:
         self._look, self.every, self._late = look, every, late
         self._asked: dict[str, float] = {}
@@ -73,7 +73,7 @@ class Board:
         self._begun = self._ended = 0
         self._over = float("-inf")
         self._wanted, self._news = asyncio.Event(), asyncio.Condition()
-        self.last: Look | None = None
+        self.last: StateLook | None = None
         self.trouble = ""
         self.closed = False
 

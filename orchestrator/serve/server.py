@@ -69,7 +69,7 @@ class Address:
             raise UsageError(f"--listen {self.named}:{self.port}: {error.strerror or error}") from None
 
 
-class Connection(H11Protocol):
+class ViewerConnection(H11Protocol):
     """A connection whose client has so long to ask: one that asks for nothing takes the place of a viewer."""
 
     _late: asyncio.TimerHandle | None = None
@@ -135,7 +135,7 @@ def run(
     # about a client: anyone could fill a disk with them.
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=ViewerConnection,
         log_level="error",
         access_log=False,
         server_header=False,

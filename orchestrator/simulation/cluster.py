@@ -76,7 +76,7 @@ class SimulatedCluster:
     avoided: frozenset[NodeName] = frozenset()  # nodes to which the program sends nothing
     happened: int = 0  # events of the world before the latest reading
     # which process of the program this is, of several on one world
-    process: Callable[[], turns.Process] = turns.Process
+    process: Callable[[], turns.SimulatedProcess] = turns.SimulatedProcess
     # whether the program looks for snapshots in the cluster state. Otherwise it reads their status, which
     # lists them on every version.
     reads_state_for_snapshots: Callable[[], bool] = lambda: False

@@ -19,7 +19,7 @@ IN_DOUBT: Seconds = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Absent:
+class AbsentCopy:
     """A shard whose copy is not back on a node: number of copies that serve now, and before the stops."""
 
     shard: ShardId
@@ -39,7 +39,7 @@ class Fact:
     alive: bool  # the node's process ran
     by: str = ""  # for an install step, the run that began it
     # for an after_recovery hook, the shards of the node whose copies were not back
-    missing: tuple[Absent, ...] = ()
+    missing: tuple[AbsentCopy, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class SimulatedHosts:
     # node, moment and number of each hook that ran
     hooks: list[tuple[NodeName, str, int]] = field(default_factory=list)
     # which process of the program this is, of several on one world
-    process: Callable[[], turns.Process] = turns.Process
+    process: Callable[[], turns.SimulatedProcess] = turns.SimulatedProcess
 
     def observe(
         self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False

@@ -60,7 +60,7 @@ _NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class JournalStep:
     """One event in its place: the state before it, the record, the state after it."""
 
     before: RunState
@@ -80,12 +80,12 @@ class Invariant:
 
     name: str  # the name in failure reports
     why: str  # what goes wrong if it does not hold
-    check: Callable[[Step], Iterator[str]]  # yields what is wrong with a step
+    check: Callable[[JournalStep], Iterator[str]]  # yields what is wrong with a step
     # names of the events at which it can break, so that it is asked at no others; empty = at all
     at: tuple[str, ...] = ()
 
 
-def broken(step: Step, rules: tuple[Invariant, ...] | None = None) -> tuple[str, ...]:
+def broken(step: JournalStep, rules: tuple[Invariant, ...] | None = None) -> tuple[str, ...]:
     """Everything that is wrong with a step; empty when all holds.
 
     Args:
@@ -101,7 +101,7 @@ def _asked_at(event: str, rules: tuple[Invariant, ...]) -> tuple[Invariant, ...]
     return tuple(rule for rule in rules if not rule.at or event in rule.at)
 
 
-def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
+def _stops_stand_behind_withholding(step: JournalStep) -> Iterator[str]:
     state, action = step.before, step.sent
     if not isinstance(action, StopNode) or state.begun.policy.kind is Kind.RIAK:
         return  # Riak rebuilds nothing elsewhere while a node is away
@@ -115,7 +115,7 @@ def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
         yield f"{action.node} is stopped and this run has not disabled allocation"
 
 
-def _stops_are_sent_from_down_alone(step: Step) -> Iterator[str]:
+def _stops_are_sent_from_down_alone(step: JournalStep) -> Iterator[str]:
     state, action = step.before, step.sent
     if not isinstance(action, StopNode):
         return
@@ -125,7 +125,7 @@ def _stops_are_sent_from_down_alone(step: Step) -> Iterator[str]:
         yield f"{action.node} ({phase}) is stopped in {state.phase.value}"
 
 
-def _only_the_wave_is_stopped(step: Step) -> Iterator[str]:
+def _only_the_wave_is_stopped(step: JournalStep) -> Iterator[str]:
     state, action = step.before, step.sent
     if isinstance(action, StopNode | RebootHost) and (
         state.wave is None or action.node not in state.wave.nodes
@@ -133,7 +133,7 @@ def _only_the_wave_is_stopped(step: Step) -> Iterator[str]:
         yield f"{action.node} is not in the current wave"
 
 
-def _a_reboot_takes_down_only_what_is_down(step: Step) -> Iterator[str]:
+def _a_reboot_takes_down_only_what_is_down(step: JournalStep) -> Iterator[str]:
     """One reboot for all nodes of the wave on that machine, each stopped before, and not twice blindly."""
     state, action = step.before, step.sent
     if not isinstance(action, RebootHost) or state.wave is None:
@@ -148,7 +148,7 @@ def _a_reboot_takes_down_only_what_is_down(step: Step) -> Iterator[str]:
             yield f"the host of {name} was asked to reboot before"
 
 
-def _budget(step: Step) -> Iterator[str]:
+def _budget(step: JournalStep) -> Iterator[str]:
     state = step.after
     if not isinstance(step.sent, StopNode):
         return
@@ -161,7 +161,7 @@ def _budget(step: Step) -> Iterator[str]:
         yield f"{', '.join(down)} are restarted at once, and not on one machine"
 
 
-def _no_wider_than_planned(step: Step) -> Iterator[str]:
+def _no_wider_than_planned(step: JournalStep) -> Iterator[str]:
     event, planned = step.record.event, step.after.begun.planned
     if not isinstance(event, WaveStarted) or not planned:
         return
@@ -176,13 +176,13 @@ def _no_wider_than_planned(step: Step) -> Iterator[str]:
         yield f"{', '.join(event.wave.nodes)} were not planned as one wave"
 
 
-def _no_stop_without_the_lease(step: Step) -> Iterator[str]:
+def _no_stop_without_the_lease(step: JournalStep) -> Iterator[str]:
     action = step.sent
     if isinstance(action, StopNode | RebootHost) and step.before.process.lease_lost is not None:
         yield f"{action.node} goes down: {step.before.process.lease_lost}"
 
 
-def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
+def _a_finished_node_is_not_stopped(step: JournalStep) -> Iterator[str]:
     if step.before.nodes is step.after.nodes:
         return
     for name, node in step.before.nodes.items():
@@ -194,7 +194,7 @@ def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
             yield f"{name} was {node.phase.value} and is {later.phase.value}"
 
 
-def _changes_are_written_down_first(step: Step) -> Iterator[str]:
+def _changes_are_written_down_first(step: JournalStep) -> Iterator[str]:
     action, state = step.sent, step.before
     if isinstance(action, WriteSettings):
         for change in action.changes:
@@ -217,7 +217,7 @@ def _restores(state: RunState, change: SettingChange, purpose: Purpose) -> bool:
     return change.found == debt.wanted
 
 
-def _what_was_found_stays(step: Step) -> Iterator[str]:
+def _what_was_found_stays(step: JournalStep) -> Iterator[str]:
     if step.before.unrestored.settings is step.after.unrestored.settings:
         return
     for key, debt in step.before.unrestored.settings.items():
@@ -228,7 +228,7 @@ def _what_was_found_stays(step: Step) -> Iterator[str]:
             yield f"{key[1]} was found as {debt.found}, and now as {later.found}"
 
 
-def _no_wait_with_allocation_off(step: Step) -> Iterator[str]:
+def _no_wait_with_allocation_off(step: JournalStep) -> Iterator[str]:
     state = step.after
     if state.unrestored.withheld_since is None or state.phase not in _HEALING:
         return
@@ -239,7 +239,7 @@ def _no_wait_with_allocation_off(step: Step) -> Iterator[str]:
         yield f"allocation is disabled in {state.phase.value} for {passed:.0f} s"
 
 
-def _withholding_has_a_limit(step: Step) -> Iterator[str]:
+def _withholding_has_a_limit(step: JournalStep) -> Iterator[str]:
     state = step.after
     if state.unrestored.withheld_since is None:
         return
@@ -249,7 +249,7 @@ def _withholding_has_a_limit(step: Step) -> Iterator[str]:
         yield f"allocation is disabled for {passed:.0f} s"
 
 
-def _waves_begin_healed(step: Step) -> Iterator[str]:
+def _waves_begin_healed(step: JournalStep) -> Iterator[str]:
     old, new = step.before.phase, step.after.phase
     if new is not Phase.WITHHELD or old is not Phase.GATED:
         return
@@ -260,7 +260,7 @@ def _waves_begin_healed(step: Step) -> Iterator[str]:
         yield f"a wave begins while {', '.join(unfinished)} is being restarted"
 
 
-def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
+def _overlap_leaves_recoveries_alone(step: JournalStep) -> Iterator[str]:
     """Nodes still recover when another is stopped: the reading before the stop must allow it."""
     state, action = step.before, step.sent
     if not isinstance(action, StopNode) or state.wave is None:
@@ -283,7 +283,7 @@ def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
             yield f"{', '.join(part)} has a part in the recovery of {name}"
 
 
-def _done_needs_nothing(step: Step) -> Iterator[str]:
+def _done_needs_nothing(step: JournalStep) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, RunFinished) or event.outcome is not Outcome.DONE:
         return
@@ -301,7 +301,7 @@ def _left(state: RunState) -> list[object]:
     return [*state.unrestored.settings, *state.unrestored.replicas, *state.unrestored.excluded]
 
 
-def _what_is_left_is_said(step: Step) -> Iterator[str]:
+def _what_is_left_is_said(step: JournalStep) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, StoodDown):
         return
@@ -314,7 +314,7 @@ def _what_is_left_is_said(step: Step) -> Iterator[str]:
         yield f"something is left and the outcome is {event.outcome.value}"
 
 
-def _nodes_are_brought_up(step: Step) -> Iterator[str]:
+def _nodes_are_brought_up(step: JournalStep) -> Iterator[str]:
     """A run ends with every node of its own started, failed and named, or listed as left."""
     event, state = step.record.event, step.after
     if not isinstance(event, RunFinished) or event.outcome is Outcome.NOT_RESTORED:
@@ -332,18 +332,18 @@ def _nodes_are_brought_up(step: Step) -> Iterator[str]:
         yield f"done, and failed: {', '.join(failed)}"
 
 
-def _nothing_after_the_end(step: Step) -> Iterator[str]:
+def _nothing_after_the_end(step: JournalStep) -> Iterator[str]:
     if step.sent is not None and step.before.phase is Phase.ENDED:
         yield f"{step.record.event} after the end"
 
 
-def _no_stop_after_standing_down(step: Step) -> Iterator[str]:
+def _no_stop_after_standing_down(step: JournalStep) -> Iterator[str]:
     action, state = step.sent, step.before
     if isinstance(action, StopNode | RebootHost) and state.process.standing_down is not None:
         yield f"{action.node} goes down after: {state.process.standing_down.reason}"
 
 
-def _starts_are_for_our_own(step: Step) -> Iterator[str]:
+def _starts_are_for_our_own(step: JournalStep) -> Iterator[str]:
     action = step.sent
     if isinstance(action, StartNode):
         node = step.before.nodes.get(action.node)
@@ -351,7 +351,7 @@ def _starts_are_for_our_own(step: Step) -> Iterator[str]:
             yield f"{action.node} is started and is not being restarted"
 
 
-def _work_is_done_on_stopped_nodes(step: Step) -> Iterator[str]:
+def _work_is_done_on_stopped_nodes(step: JournalStep) -> Iterator[str]:
     """A hook beside a live process, or one that delays a start that cannot wait."""
     action, state = step.sent, step.before
     if not isinstance(action, RunHook | RunInstall):
@@ -365,13 +365,13 @@ def _work_is_done_on_stopped_nodes(step: Step) -> Iterator[str]:
         yield f"{what}, which is to be brought up at once"
 
 
-def _no_start_beside_an_install(step: Step) -> Iterator[str]:
+def _no_start_beside_an_install(step: JournalStep) -> Iterator[str]:
     action = step.sent
     if isinstance(action, StartNode) and step.before.nodes[action.node].install is not None:
         yield f"{action.node} is started, and no reading has shown the end of its install step"
 
 
-def _recovered_needs_nothing(step: Step) -> Iterator[str]:
+def _recovered_needs_nothing(step: JournalStep) -> Iterator[str]:
     event = step.record.event
     if not isinstance(event, PhaseEntered) or event.node is None:
         return
@@ -383,7 +383,7 @@ def _recovered_needs_nothing(step: Step) -> Iterator[str]:
         yield f"{node.name} is to be restarted and needs no work"
 
 
-def _owed_work_leaves_by_evidence(step: Step) -> Iterator[str]:
+def _owed_work_leaves_by_evidence(step: JournalStep) -> Iterator[str]:
     """An item is done by its own hook, by a reading, or by a new life; never by a resumption."""
     event = step.record.event
     if step.before.nodes is step.after.nodes:
@@ -415,7 +415,7 @@ def _is_evidence(event: Event, name: NodeName, item: Owed) -> bool:
             return False
 
 
-def _stops_need_every_hook_before(step: Step) -> Iterator[str]:
+def _stops_need_every_hook_before(step: JournalStep) -> Iterator[str]:
     """Hooks that ran in this life of the node: in another one it serves its clients again."""
     state, action, event = step.before, step.sent, step.record.event
     if isinstance(event, PhaseEntered) and event.node is not None and event.to == NodePhase.REJOINED.value:
@@ -430,7 +430,7 @@ def _stops_need_every_hook_before(step: Step) -> Iterator[str]:
         yield f"{action.node} is stopped without its hook before_stop {left[0]}"
 
 
-def _a_deposed_run_writes_nothing(step: Step) -> Iterator[str]:
+def _a_deposed_run_writes_nothing(step: JournalStep) -> Iterator[str]:
     action, deposed = step.sent, step.before.process.deposed
     if action is None or deposed is None:
         return
@@ -440,7 +440,7 @@ def _a_deposed_run_writes_nothing(step: Step) -> Iterator[str]:
         yield f"{action.node} is started, and it is in the record of run {deposed.successor}"
 
 
-def _hosts_are_tuned_under_stopped_nodes(step: Step) -> Iterator[str]:
+def _hosts_are_tuned_under_stopped_nodes(step: JournalStep) -> Iterator[str]:
     state, action = step.before, step.sent
     if not isinstance(action, TuneHost):
         return
@@ -453,7 +453,7 @@ def _hosts_are_tuned_under_stopped_nodes(step: Step) -> Iterator[str]:
         yield f"{action.node} is tuned, and it is to be brought up at once"
 
 
-def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
+def _only_what_is_wanted_is_tuned(step: JournalStep) -> Iterator[str]:
     action, policy = step.sent, step.before.begun.policy
     if not isinstance(action, TuneHost):
         return
@@ -466,7 +466,7 @@ def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
         yield f"{action.tunable} of {action.node} is set, and nothing says what was found"
 
 
-def _tuning_is_reported_once(step: Step) -> Iterator[str]:
+def _tuning_is_reported_once(step: JournalStep) -> Iterator[str]:
     """Every tuning change that was sent for a node has an event with its outcome before the node's start."""
     event, state = step.record.event, step.before
     if isinstance(event, TuningApplied):

@@ -12,7 +12,7 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.reading import Seconds
 from orchestrator.model.work_event import IndexMerged, MergeBegun
 from orchestrator.simulation import invariants
-from orchestrator.simulation.invariants import Invariant, Step
+from orchestrator.simulation.invariants import Invariant, JournalStep
 
 _TWO_READINGS_SECONDS: Final[Seconds] = 4.0
 """Less than the time between the two readings that show whether an index is written."""
@@ -21,14 +21,14 @@ _DOUBT_SECONDS: Final[Seconds] = 29.0
 """Less than the time that the run waits for a call without an answer."""
 
 
-def _asked(step: Step) -> tuple[ForceMerge, MergeProgress | None] | None:
+def _asked(step: JournalStep) -> tuple[ForceMerge, MergeProgress | None] | None:
     action = step.sent
     if not isinstance(action, ForceMerge):
         return None
     return action, step.before.merging.indices.get(action.index_uuid)
 
 
-def _an_index_is_not_asked_for_twice(step: Step) -> Iterator[str]:
+def _an_index_is_not_asked_for_twice(step: JournalStep) -> Iterator[str]:
     """Again only when a reading showed that it had ended, and a refresh had made its result visible."""
     asked = _asked(step)
     action, one = asked if asked is not None else (None, None)
@@ -39,7 +39,7 @@ def _an_index_is_not_asked_for_twice(step: Step) -> Iterator[str]:
         yield f"{action.index} is merged again, without a check of the merge before"
 
 
-def _what_may_still_come_is_waited_for(step: Step) -> Iterator[str]:
+def _what_may_still_come_is_waited_for(step: JournalStep) -> Iterator[str]:
     """A merge call without an answer, of this or an earlier process, may begin late: the run waits for it.
 
     Then the index is refreshed and checked once more: searches may not have seen the result before.
@@ -59,7 +59,7 @@ def _what_may_still_come_is_waited_for(step: Step) -> Iterator[str]:
         yield f"{action.index} is merged again, without a check of a merge that came late"
 
 
-def _merges_are_written_down_first(step: Step) -> Iterator[str]:
+def _merges_are_written_down_first(step: JournalStep) -> Iterator[str]:
     asked = _asked(step)
     if asked is None:
         return
@@ -72,19 +72,19 @@ def _merges_are_written_down_first(step: Step) -> Iterator[str]:
         yield f"{action.index} is merged in {step.before.phase.value}"
 
 
-def _no_merge_without_the_lease(step: Step) -> Iterator[str]:
+def _no_merge_without_the_lease(step: JournalStep) -> Iterator[str]:
     asked = _asked(step)
     if asked is not None and step.before.process.lease_lost is not None:
         yield f"{asked[0].index} is merged: {step.before.process.lease_lost}"
 
 
-def _no_merge_after_standing_down(step: Step) -> Iterator[str]:
+def _no_merge_after_standing_down(step: JournalStep) -> Iterator[str]:
     asked = _asked(step)
     if asked is not None and step.before.process.standing_down is not None:
         yield f"{asked[0].index} is merged after: {step.before.process.standing_down.reason}"
 
 
-def _merges_keep_to_their_number(step: Step) -> Iterator[str]:
+def _merges_keep_to_their_number(step: JournalStep) -> Iterator[str]:
     policy, event = step.after.begun.policy, step.record.event
     if policy.merge is None or not (isinstance(event, MergeBegun) or step.sent):
         return
@@ -93,7 +93,7 @@ def _merges_keep_to_their_number(step: Step) -> Iterator[str]:
         yield f"{', '.join(hand)} are merged at a time, {policy.merge.at_once} allowed"
 
 
-def _writes_are_read_twice(step: Step) -> Iterator[str]:
+def _writes_are_read_twice(step: JournalStep) -> Iterator[str]:
     """By this process: what an earlier process read proves nothing now."""
     asked, policy = _asked(step), step.before.begun.policy
     if asked is None or policy.merge is None or policy.merge.allow_writes:
@@ -105,7 +105,7 @@ def _writes_are_read_twice(step: Step) -> Iterator[str]:
         yield f"{index.index} is merged after {step.record.at - merging.writes_at:.1f} s of looking at it"
 
 
-def _what_is_merged_was_counted(step: Step) -> Iterator[str]:
+def _what_is_merged_was_counted(step: JournalStep) -> Iterator[str]:
     event, state = step.record.event, step.before
     if not isinstance(event, IndexMerged) or state.begun.policy.merge is None:
         return
@@ -118,7 +118,7 @@ def _what_is_merged_was_counted(step: Step) -> Iterator[str]:
         yield f"{event.index} is said to be merged, and no search sees that yet"
 
 
-def _nodes_wait_for_merges(step: Step) -> Iterator[str]:
+def _nodes_wait_for_merges(step: JournalStep) -> Iterator[str]:
     state, action, event = step.before, step.sent, step.record.event
     if state.begun.policy.merge is None:
         return
@@ -131,7 +131,7 @@ def _nodes_wait_for_merges(step: Step) -> Iterator[str]:
         yield f"merging is left, and {', '.join(left)} is not merged"
 
 
-def _only_what_is_wanted_is_set(step: Step) -> Iterator[str]:
+def _only_what_is_wanted_is_set(step: JournalStep) -> Iterator[str]:
     action, state = step.sent, step.before
     if not isinstance(action, SetIndexSettings):
         return
@@ -150,7 +150,7 @@ def _only_what_is_wanted_is_set(step: Step) -> Iterator[str]:
         yield f"settings of index {action.index} are set in {state.phase.value}"
 
 
-def _done_has_merged(step: Step) -> Iterator[str]:
+def _done_has_merged(step: JournalStep) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, RunFinished) or event.outcome is not Outcome.DONE:
         return
@@ -232,6 +232,6 @@ ALL_INVARIANTS: tuple[Invariant, ...] = (*invariants.INVARIANTS, *MERGE_INVARIAN
 """Invariants of a run that may merge indices first."""
 
 
-def broken(step: Step) -> tuple[str, ...]:
+def broken(step: JournalStep) -> tuple[str, ...]:
     """Everything that is wrong with a step of such a run; empty when all holds."""
     return invariants.broken(step, ALL_INVARIANTS)

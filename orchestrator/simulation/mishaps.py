@@ -214,7 +214,7 @@ class ProgramStalls(OfProgram):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTaken(OfProgram):
+class LeaseRemoved(OfProgram):
     """A person removes our lease by hand, and works on the cluster without one."""
 
     holder: str = "eve@elsewhere"
@@ -234,7 +234,7 @@ class LeaseUnrefreshed(OfProgram):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked(OfProgram):
+class PersonAsked(OfProgram):
     """A person asks the run to pause or to stop."""
 
     request: Request

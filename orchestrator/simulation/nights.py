@@ -30,7 +30,7 @@ _SEAMS_A_NODE: Final = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class NightTrouble:
     """One trouble."""
 
     words: str  # what happens, for people
@@ -41,7 +41,7 @@ class Trouble:
 class Night:
     """All troubles of one rehearsal."""
 
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[NightTrouble, ...] = ()
     # numbers of commits and verbs after which the program is killed, counted from 0 after each kill
     kills: tuple[int, ...] = ()
 
@@ -75,7 +75,7 @@ def night(seed: int, world: World, nodes: Sequence[NodeName]) -> Night:
     if seed == QUIET:
         return Night()
     dice = Random(f"night {seed}")  # noqa: S311  (repeatable, and not a secret)
-    drawn: dict[What | Trip, Trouble] = {}
+    drawn: dict[What | Trip, NightTrouble] = {}
     for _ in range(dice.choice((1, 1, 2, 2, 3))):
         node = dice.choice(nodes)
         others = [name for name, each in world.nodes.items() if name != node and each.process]
@@ -90,15 +90,15 @@ def night(seed: int, world: World, nodes: Sequence[NodeName]) -> Night:
     )
 
 
-def _at(verb: str, node: NodeName, what: What, words: str, *, after: float = 1.0) -> Trouble:
-    return Trouble(words=words, happens=Mishap(what=what, verb=verb, target=node, after=after))
+def _at(verb: str, node: NodeName, what: What, words: str, *, after: float = 1.0) -> NightTrouble:
+    return NightTrouble(words=words, happens=Mishap(what=what, verb=verb, target=node, after=after))
 
 
-def _from_the_start(what: What, words: str) -> Trouble:
-    return Trouble(words=words, happens=Mishap(what=what))
+def _from_the_start(what: What, words: str) -> NightTrouble:
+    return NightTrouble(words=words, happens=Mishap(what=what))
 
 
-def _of_machines(node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
+def _of_machines(node: NodeName, other: NodeName) -> tuple[NightTrouble, ...]:
     """Troubles of any kind of node, and of the program."""
     return (
         _from_the_start(mishaps.StartsFail(node=node, times=1), f"the next start of {node} will fail"),
@@ -109,11 +109,11 @@ def _of_machines(node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
         _from_the_start(
             mishaps.RisesByItself(node=node), f"something will start {node} again right after its stop"
         ),
-        Trouble(
+        NightTrouble(
             words=f"the connection to {node} is lost as it is stopped, and the stop continues",
             happens=Trip(verb="stop", how=How.UNACKNOWLEDGED, target=node),
         ),
-        Trouble(
+        NightTrouble(
             words=f"the connection to {node} is lost before its start is begun",
             happens=Trip(verb="start", how=How.LOST, target=node),
         ),
@@ -145,7 +145,7 @@ def _of_machines(node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
     )
 
 
-def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...]:
+def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[NightTrouble, ...]:
     """Troubles of indices and settings of Elasticsearch and OpenSearch."""
     replicated = sorted(index.name for index in world.indices.values() if index.replicas and not index.closed)
     failing = dice.choice(replicated) if replicated else None
@@ -177,7 +177,7 @@ def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...
             f"somebody else begins to empty {node}",
             after=30.0,
         ),
-        Trouble(
+        NightTrouble(
             words="the answer to a change of allocation is lost; it takes effect",
             happens=Trip(verb="set_allocation", how=How.UNACKNOWLEDGED, first=2),
         ),
@@ -201,7 +201,7 @@ def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...
     )
 
 
-def _of_riak(world: RiakWorld, node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
+def _of_riak(world: RiakWorld, node: NodeName, other: NodeName) -> tuple[NightTrouble, ...]:
     """Troubles of a ring."""
     half = len(world.vnodes[node].owned) // 2
     return (

@@ -18,7 +18,7 @@ from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.facts import IN_DOUBT, Fact, SimDisk
-from orchestrator.simulation.watched import Part
+from orchestrator.simulation.watched import TruthPart
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """Roles of a node without configured roles."""
@@ -66,7 +66,7 @@ class Meddled:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimNode(Part):
+class SimNode(TruthPart):
     """A node and its machine."""
 
     name: NodeName
@@ -168,7 +168,7 @@ class SimNode(Part):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimCopy(Part):
+class SimCopy(TruthPart):
     """A routing entry."""
 
     shard: ShardId
@@ -244,7 +244,7 @@ class SimForced:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimShard(Part):
+class SimShard(TruthPart):
     """A shard: its routing entries, its in-sync set, and the copies on the nodes' disks.
 
     A collection of which an index is kept (`placement.py`) is replaced, never changed in place.
@@ -290,7 +290,7 @@ class SimShard(Part):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimIndex(Part):
+class SimIndex(TruthPart):
     """An index."""
 
     name: str

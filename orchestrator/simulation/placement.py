@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from orchestrator.model.cluster import CopyState, NodeName, ShardId
 from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
-from orchestrator.simulation.watched import Part
+from orchestrator.simulation.watched import TruthPart
 
 _MOST_SHARDS: Final = 1 << 20
 """More than any index has: the place of a shard is that of its index and its number."""
@@ -61,7 +61,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class ListedMembers:
     """The nodes that the master lists, in the order of the cluster."""
 
     nodes: tuple[SimNode, ...]
@@ -69,7 +69,7 @@ class Members:
     zones: frozenset[str | None]
 
     @classmethod
-    def of(cls, nodes: Sequence[SimNode]) -> Members:
+    def of(cls, nodes: Sequence[SimNode]) -> ListedMembers:
         """These nodes."""
         data = [node for node in nodes if node.holds_data]
         return cls(tuple(nodes), tuple(node.name for node in data), frozenset(node.zone for node in data))
@@ -111,7 +111,7 @@ class Placement:
     """The indexes of one world."""
 
     def __init__(self) -> None:
-        self._changed: set[Part] = set()
+        self._changed: set[TruthPart] = set()
         self._known: dict[SimShard, _Known] = {}
         self._by_id: dict[ShardId, SimShard] = {}
         self._indices: dict[str, tuple[SimIndex, int]] = {}
@@ -123,9 +123,9 @@ class Placement:
         self._lost: set[SimShard] = set()
         self._nodes: dict[SimNode, tuple[object, ...]] = {}
         self._places: dict[NodeName, int] = {}
-        self._members: Members | None = None
+        self._members: ListedMembers | None = None
         self._queue = _Queue()
-        self._unseen: set[Part] = set()
+        self._unseen: set[TruthPart] = set()
         self._whole = True
 
     # Changes ----------------------------------------------------------------------------------------------
@@ -242,12 +242,12 @@ class Placement:
         return self._counts.arriving
 
     @property
-    def members(self) -> Members:
+    def members(self) -> ListedMembers:
         """The nodes that the master lists."""
         self._follow()
         if self._members is None:
             nodes = sorted(self._nodes, key=lambda node: self._places[node.name])
-            self._members = Members.of([node for node in nodes if node.joined])
+            self._members = ListedMembers.of([node for node in nodes if node.joined])
         return self._members
 
     @property

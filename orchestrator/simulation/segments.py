@@ -33,7 +33,7 @@ BY_HAND: Final = "-1"
 """A refresh interval with which new documents become searchable only after a manual refresh."""
 
 
-class Place(Protocol):
+class SegmentWorld(Protocol):
     """What segments need of the world."""
 
     agenda: Agenda
@@ -43,7 +43,7 @@ class Place(Protocol):
     indices: dict[str, SimIndex]
 
 
-def load(world: Place, index: SimIndex, segments: int) -> None:
+def load(world: SegmentWorld, index: SimIndex, segments: int) -> None:
     """A bulk load has left about this many segments in every copy. No two copies have the same number."""
     for shard in index.shards:
         for place in shard.on_disk:
@@ -51,7 +51,7 @@ def load(world: Place, index: SimIndex, segments: int) -> None:
             shard.segments[place] = SimSegments(count=segments + apart, since=world.agenda.now)
 
 
-def searched(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int:
+def searched(world: SegmentWorld, index: SimIndex, shard: SimShard, place: NodeName) -> int:
     """Searchable segments of that node's copy."""
     kept = shard.segments.get(place)
     if kept is None:
@@ -59,7 +59,7 @@ def searched(world: Place, index: SimIndex, shard: SimShard, place: NodeName) ->
     return kept.count + _grown(world, index, kept)
 
 
-def left(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int:
+def left(world: SegmentWorld, index: SimIndex, shard: SimShard, place: NodeName) -> int:
     """Existing segments of that node's copy, whether or not searches already use them."""
     kept = shard.segments.get(place)
     if kept is None or kept.merged is None:
@@ -72,14 +72,14 @@ def was_away(shard: SimShard, place: NodeName) -> bool:
     return place in shard.segments and shard.segments[place].away
 
 
-def _grown(world: Place, index: SimIndex, kept: SimSegments) -> int:
+def _grown(world: SegmentWorld, index: SimIndex, kept: SimSegments) -> int:
     if not index.written:
         return 0
     since = max(kept.since, index.turned_at)
     return int((world.agenda.now - since) / _NEW_SEGMENT_SECONDS) % _MERGED_AT
 
 
-def merged(world: Place, index: SimIndex, shard: SimShard, place: NodeName, wanted: int) -> None:
+def merged(world: SegmentWorld, index: SimIndex, shard: SimShard, place: NodeName, wanted: int) -> None:
     """The copy there has been merged. Searches use the result after the next refresh."""
     kept = SimSegments(count=searched(world, index, shard, place), since=world.agenda.now)
     kept.merged = min(wanted, left(world, index, shard, place))
@@ -88,7 +88,7 @@ def merged(world: Place, index: SimIndex, shard: SimShard, place: NodeName, want
         _seen(kept)
 
 
-def merged_without_commit(world: Place, index: SimIndex, wanted: int) -> None:
+def merged_without_commit(world: SegmentWorld, index: SimIndex, wanted: int) -> None:
     """The server has merged every copy by itself, and searches use the result."""
     for shard in index.shards:
         for place, kept in shard.segments.items():
@@ -110,7 +110,7 @@ def commit(shard: SimShard, place: NodeName) -> None:
         shard.segments[place].committed = None
 
 
-def flush(world: Place) -> None:
+def flush(world: SegmentWorld) -> None:
     """Flush every copy. Where a flush loses a merge, only an index that is written gets a commit."""
     for index in world.indices.values():
         for shard in index.shards if world.ways.keeps_merges or index.written else ():
@@ -131,7 +131,13 @@ def _seen(kept: SimSegments) -> None:
 
 
 def recovered(
-    world: Place, shard: SimShard, place: NodeName, source: NodeName | None, *, copied: bool, operations: int
+    world: SegmentWorld,
+    shard: SimShard,
+    place: NodeName,
+    source: NodeName | None,
+    *,
+    copied: bool,
+    operations: int,
 ) -> None:
     """A copy is back, from its own disk or its peer's files, and opens the files on disk."""
     now = world.agenda.now
@@ -153,7 +159,7 @@ def forget(shard: SimShard) -> None:
         shard.leave(place)
 
 
-def turn(world: Place, index: SimIndex, *, written: bool) -> None:
+def turn(world: SegmentWorld, index: SimIndex, *, written: bool) -> None:
     """Writing begins or ends."""
     if index.written == written:
         return
@@ -166,12 +172,12 @@ def turn(world: Place, index: SimIndex, *, written: bool) -> None:
     world.story.append((world.agenda.now, f"{index.name} is written" + ("" if written else " no more")))
 
 
-def _operations(world: Place, index: SimIndex) -> int:
+def _operations(world: SegmentWorld, index: SimIndex) -> int:
     since = world.agenda.now - index.turned_at if index.written else 0.0
     return index.operations + int(since * WRITTEN_A_SECOND) * len(index.shards)
 
 
-def writes(world: Place, index: SimIndex) -> Writes:
+def writes(world: SegmentWorld, index: SimIndex) -> Writes:
     """The counters of its started primaries. Operations count from the start of their node."""
     operations, share = 0, _operations(world, index) // max(1, len(index.shards))
     primaries = [shard.primary.node for shard in index.shards if shard.primary.serves]

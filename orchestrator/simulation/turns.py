@@ -32,7 +32,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import OnFailure
 from orchestrator.simulation import installs
 from orchestrator.simulation.deciders import places_for
-from orchestrator.simulation.facts import Absent, Fact
+from orchestrator.simulation.facts import AbsentCopy, Fact
 from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
 from orchestrator.simulation.world import World
 
@@ -42,7 +42,7 @@ _BETWEEN_TWO_READINGS: Final[Seconds] = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class SimulatedProcess:
     """One process of the program, of several on one world."""
 
     run: str = ""
@@ -50,19 +50,19 @@ class Process:
     blind: bool = False  # it cannot read the lease now, so its successor's nodes are unknown to it
 
 
-def deposed(world: World, process: Process) -> bool:
+def deposed(world: World, process: SimulatedProcess) -> bool:
     """Whether another machine took over, and this process has read the cluster since."""
     return 0 < process.epoch < world.owner.epoch and world.owner.since < world.last_read
 
 
-def changes(world: World, action: ClusterAction, process: Process) -> None:
+def changes(world: World, action: ClusterAction, process: SimulatedProcess) -> None:
     """Record that a process changes the cluster after a takeover."""
     if isinstance(action, _CHANGES) and deposed(world, process):
         what = f"{action_name(action)} of {action_target(action)}"
         world.violated(f"{process.run} was taken over, and sends {what}")
 
 
-def acts(world: World, action: HostAction, node: SimNode, process: Process) -> None:
+def acts(world: World, action: HostAction, node: SimNode, process: SimulatedProcess) -> None:
     """Record that, after a takeover, a process does more than start nodes that it stopped itself."""
     if not deposed(world, process):
         return
@@ -93,7 +93,7 @@ def _seen_back(world: World, node: SimNode) -> bool:
 
 def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
     """A hook ran to its end; record that it ran beside a process that must not run then."""
-    missing: tuple[Absent, ...] = ()
+    missing: tuple[AbsentCopy, ...] = ()
     match moment:
         case Moment.BEFORE_STOP:
             node.ready[number] = world.agenda.now
@@ -111,7 +111,7 @@ def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
     node.facts.append(Fact(at=world.agenda.now, what=what, alive=node.process, missing=missing))
 
 
-def _missing(world: World, node: SimNode) -> tuple[Absent, ...]:
+def _missing(world: World, node: SimNode) -> tuple[AbsentCopy, ...]:
     """Shards of a node that lost a copy by a stop of the program and still wait for the node.
 
     A copy that is moving to another node no longer counts for this node. A copy whose node left by itself
@@ -122,7 +122,7 @@ def _missing(world: World, node: SimNode) -> tuple[Absent, ...]:
         return ()
     seen = world.last_read if node.stop_sent < world.last_read else world.agenda.now
     return tuple(
-        Absent(shard=shard.id, serving=len(shard.started), had=shard.had)
+        AbsentCopy(shard=shard.id, serving=len(shard.started), had=shard.had)
         for index, shard in world.placement.missed()
         if shard.id in world.missing
         and world.missing[shard.id] < seen
@@ -154,7 +154,7 @@ def lacking(
     policy: Policy,
     began: Instant,
     attempt: Instant,
-    as_found: Callable[[Instant, Absent], bool] = lambda _at, _absent: False,
+    as_found: Callable[[Instant, AbsentCopy], bool] = lambda _at, _absent: False,
     *,
     by_others: bool = False,
 ) -> list[str]:

@@ -9,12 +9,12 @@ _NOT_REPORTED: Final = frozenset({"shown", "watch"})
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Part:
+class TruthPart:
     """A part of the ground truth."""
 
     # the set that collects the changed parts of its world, and the part to add to it: a copy adds its shard.
     # None while it is in no world.
-    watch: tuple[set[Part], Part] | None = None
+    watch: tuple[set[TruthPart], TruthPart] | None = None
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set the attribute and report the change."""

@@ -20,11 +20,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
 
-from orchestrator.hosts.port import Hosts
+from orchestrator.elasticsearch import connection, transport
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Strategy
-from orchestrator.stores.elasticsearch import connection, transport
+from orchestrator.tuning.tuner import TunableHosts
 from orchestrator.view.text import table
 from tests.benchmarks.large_cluster import NAME, Size, played, size
 
@@ -37,7 +37,7 @@ def measured(arguments: Sequence[str], result: Path) -> None:
     """Run the command here, and write down what it cost."""
     reading, began = [0.0], [0.0]
 
-    def running(_: Hosts, nodes: Collection[NodeName], **__: Any) -> Mapping[NodeName, HostView]:
+    def running(_: TunableHosts, nodes: Collection[NodeName], **__: Any) -> Mapping[NodeName, HostView]:
         return dict.fromkeys(nodes, _RUNNING)
 
     def counting(*options: Any) -> Any:
@@ -54,7 +54,7 @@ def measured(arguments: Sequence[str], result: Path) -> None:
     from orchestrator.cli.program import run_heeding  # noqa: PLC0415  (loaded by the one process that is measured)
 
     wall = time.monotonic()
-    with patch.object(Hosts, "observe", running), patch.object(connection, "bounded_node", counting):
+    with patch.object(TunableHosts, "observe", running), patch.object(connection, "bounded_node", counting):
         code = run_heeding(arguments, [])
     spent = time.process_time()
     own = resource.getrusage(resource.RUSAGE_SELF)

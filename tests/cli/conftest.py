@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import StateStore, open_store
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
@@ -25,7 +25,7 @@ def console(tmp_path: Path) -> Console:
 def store(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateStore]:
     """The state of the console's commands, also for commands that run without it."""
     monkeypatch.setenv("ORCHESTRATE_STATE", console.url)
-    opened = open_store(console.url, {}, access=Access.WRITE)
+    opened = open_store(console.url, {}, access=DatabaseUse.WRITE)
     yield opened
     opened.close()
 

@@ -9,13 +9,13 @@ from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
 from orchestrator.cli.work.tune import apply, revert
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.runs.tuning import TunedHosts
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
+from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes.host_tree import HostTree
 
 
@@ -42,9 +42,9 @@ class Operating:
             out=self.out,
             err=io.StringIO(),
         )
-        self.store = open_store(f"sqlite:///{folder}/state.db", {}, access=Access.WRITE)
+        self.store = open_store(f"sqlite:///{folder}/state.db", {}, access=DatabaseUse.WRITE)
         self.ledger = self.store.ledger(cluster)
-        self.port = Hosts({self.node: tree.settings(node, cluster=cluster)})
+        self.port = TunableHosts({self.node: tree.settings(node, cluster=cluster)})
         self.where = TunedHosts(
             clock=self.around.clock,
             cluster=cluster,

@@ -8,14 +8,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from orchestrator.elasticsearch.lease import lease_body
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.policy import Kind, Policy
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import RunEntry, open_store
-from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console
 from tests.cli.small_cluster import NODES, SmallCluster
 from tests.simulation import play
@@ -79,6 +79,6 @@ def ended_run(
     console: Console, *, cluster: str = "lab", run: str = RUN, nodes: int = 3, at: float = 1.0
 ) -> None:
     """Write a simulated run that has ended into the state."""
-    with closing(open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)) as store:
+    with closing(open_store(f"sqlite:///{console.state}", {}, access=DatabaseUse.WRITE)) as store:
         journal = store.create_run(entry(run, "boot/1/2/3", cluster=cluster))
         journal.append(events_of(cluster, nodes), at)

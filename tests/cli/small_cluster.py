@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestrator.stores.elasticsearch.lease import PREFIX, TRIAL
+from orchestrator.elasticsearch.lease import PREFIX, TRIAL
 from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, reply
 
 NODES = ("es1", "es2", "es3")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console, Said
 from tests.cli.small_cluster import SmallCluster
@@ -80,7 +80,7 @@ def with_state(at: Stage, data: bytes) -> Words:
 
 
 def with_schema(at: Stage, schema: str) -> Words:
-    open_store(at.console.url, {}, access=Access.WRITE).close()
+    open_store(at.console.url, {}, access=DatabaseUse.WRITE).close()
     with closing(sqlite3.connect(at.console.state)) as state, state:
         state.execute("update meta set schema = ?", (schema,))
     return at.restart()

@@ -20,7 +20,7 @@ import pytest
 from orchestrator.cli.context import context_of
 from orchestrator.cli.options import Output
 from orchestrator.model.phase import Request
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
 from tests.cli.small_cluster import SmallCluster
@@ -187,7 +187,7 @@ def test_a_signal_while_the_lease_is_taken_releases_it(console: Console) -> None
     assert process.returncode == 5, err
     assert [json.loads(line)["event"] for line in out.splitlines()] == ["summary"]
     assert err == "orchestrate: interrupted while taking the lease; nothing was changed\n"
-    with closing(open_store(f"sqlite:///{console.state}", {}, access=Access.READ)) as store:
+    with closing(open_store(f"sqlite:///{console.state}", {}, access=DatabaseUse.READ)) as store:
         assert store.runs() == ()
         assert store.lease("uuid").read() is None
 

@@ -31,9 +31,9 @@ from orchestrator.model import encoding
 from orchestrator.model.action import Moment
 from orchestrator.model.host import Connect, Manager
 from orchestrator.model.upgrade import InstallState, InstallView
+from orchestrator.riak.lease_files import Folder, KeptFile, Listing, parse_listing
+from orchestrator.riak.output import CommandOutput
 from orchestrator.runtime import codec, tables
-from orchestrator.stores.riak.lease_files import Folder, Kept, Listing, parse_listing
-from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
 from tests.cli.loaded_cluster import LoadedCluster, Posts
 from tests.cli.operating import Operating
@@ -222,6 +222,6 @@ def test_its_lease_on_a_riak_host_is_read(mark: str, tmp_path: Path) -> None:
     listing = parse_listing(CommandOutput(exit=result.exit, stdout=result.stdout))
     assert isinstance(listing, Listing)
     found = listing.files[1]
-    assert isinstance(found, Kept)
+    assert isinstance(found, KeptFile)
     assert found.mark.value == mark
     assert lost(json.loads(json.dumps(codec.encode_lease(found.record))), json.loads(text)["record"]) == []

@@ -29,7 +29,7 @@ from orchestrator.model.policy import (
 )
 from orchestrator.runs.api import resume as resume_by_api
 from orchestrator.runs.from_file import connect
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console, Said
@@ -75,7 +75,7 @@ class Stage:
         again = [] if then is None else [replace(begun, policy=other)]
         repair = replace(begun, repairs=RUN, out_of_service=(NodeName("es1"),))
         ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
-        store = open_store(self.url, {}, access=Access.WRITE)
+        store = open_store(self.url, {}, access=DatabaseUse.WRITE)
         store.create_run(entry(RUN, "boot/1/2/3")).append([begun, *again, ended], 1.0)
         store.create_run(entry(REPAIR, "boot/1/2/3")).append([repair, ended], 2.0)
         store.close()

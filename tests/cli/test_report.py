@@ -23,7 +23,7 @@ from orchestrator.runs.connection import Connection
 from orchestrator.runs.from_file import connect
 from orchestrator.runs.report import facts_of_run, write_at_end, write_page
 from orchestrator.runtime import tables
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.sampling import Sampler
 from orchestrator.runtime.store import open_store
 from orchestrator.simulation.mishaps import Mishap, StartsFail
@@ -151,7 +151,7 @@ class Ended:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.said = folder, list[str]()
         engine = create_engine(f"sqlite:///{folder}/state.db")
-        tables.ready(engine, Access.WRITE)
+        tables.ready(engine, DatabaseUse.WRITE)
         (folder / "state.db").chmod(0o600)
         world = cluster(3)
         simulation = Simulation(world, state=engine, sampler=Sampler)
@@ -194,7 +194,7 @@ def test_the_page_of_an_unfinished_run_has_the_next_command(tmp_path: Path) -> N
     assert "Next: repair es2, then <code>orchestrate resume run-1 --retry-failed</code>" in page
     assert facts["nodes_failed"] == ["es2"]
     done = Ended(tmp_path)
-    with closing(open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.READ)) as store:
+    with closing(open_store(f"sqlite:///{tmp_path}/state.db", {}, access=DatabaseUse.READ)) as store:
         assert facts_of_run(done.run, store.replay(done.run), lambda text: text)["next"] is None
 
 
@@ -249,7 +249,7 @@ def test_a_page_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
 
 def test_json_and_page_of_a_simulated_run_are_one_fold(tmp_path: Path) -> None:
     ended = Ended(tmp_path)
-    with closing(open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.READ)) as store:
+    with closing(open_store(f"sqlite:///{tmp_path}/state.db", {}, access=DatabaseUse.READ)) as store:
         facts: Any = as_json(facts_of_run(ended.run, store.replay(ended.run), lambda text: text))
     assert [sample["health"] for sample in facts["samples"]][:2] == ["green", "yellow"]
     assert sum(facts["health_seconds"].values()) == pytest.approx(facts["seconds"], abs=0.01)

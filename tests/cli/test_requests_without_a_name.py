@@ -12,7 +12,7 @@ import pytest
 from orchestrator.errors import ExitCode
 from orchestrator.model.event import RunFinished
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import StateStore, open_store
 from tests.cli.console import Console
@@ -139,7 +139,7 @@ def test_each_advised_command_finds_the_run_where_it_is(console: Console) -> Non
     """The state is on another disk, and named by `--state` alone."""
     url = f"sqlite:///{console.home}/other place/state.db"
     (console.home / "other place").mkdir()
-    with closing(open_store(url, {}, access=Access.WRITE)) as store:
+    with closing(open_store(url, {}, access=DatabaseUse.WRITE)) as store:
         begin(store, RUN, outcome=Outcome.DONE)
         begin(store, OTHER)
     there = replace(console, environment={"ORCHESTRATE_STATE": ""})

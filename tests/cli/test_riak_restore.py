@@ -12,11 +12,11 @@ from orchestrator.cli.options import Output
 from orchestrator.errors import ExitCode
 from orchestrator.model.observation import Look
 from orchestrator.model.policy import LeasePlace
+from orchestrator.riak.output import CommandOutput
 from orchestrator.runs.unfinished import riak_without_record
-from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
 from tests.riak_nodes import RIAK_COMMANDS, name_of
-from tests.unit.stores.riak_cluster import DEV1, DEV2, NAMES, Staged, staged
+from tests.unit.clusters.riak_cluster import DEV1, DEV2, NAMES, Staged, staged
 
 WHERE = "state file /home/ann/state.db"
 

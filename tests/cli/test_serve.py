@@ -20,10 +20,10 @@ from starlette.routing import Route
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
 from orchestrator.model.phase import Outcome
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 from orchestrator.serve.app import application
-from orchestrator.serve.board import Board, Look
+from orchestrator.serve.board import Board, StateLook
 from tests.cli.console import Console
 from tests.cli.runs import DEAD_PROCESS, RUN, ended_run, entry, events_of
 from tests.cli.serving import Served, serving
@@ -86,7 +86,7 @@ def test_metrics_are_those_of_the_last_run_of_each_cluster(server: Served) -> No
 
 
 def test_a_run_whose_process_is_gone_gives_no_sign_of_life(console: Console) -> None:
-    with closing(open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)) as store:
+    with closing(open_store(f"sqlite:///{console.state}", {}, access=DatabaseUse.WRITE)) as store:
         journal = store.create_run(entry(RUN, DEAD_PROCESS))
         journal.append(events_of("lab")[:9], 7.0)
     with serving(console) as server:
@@ -122,7 +122,9 @@ def test_no_route_writes(ended: Console, server: Served) -> None:
         files = [one for one in ended.home.rglob("*") if one.is_file()]
         return {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in files}
 
-    paths = [route.path for route in application(Board(Look), hosts=()).routes if isinstance(route, Route)]
+    paths = [
+        route.path for route in application(Board(StateLook), hosts=()).routes if isinstance(route, Route)
+    ]
     routes = [path.removeprefix("/").replace("{run}", RUN) for path in paths]
     assert sorted(routes) == sorted(ROUTES)
     before = kept()
@@ -322,6 +324,6 @@ def test_viewers_hold_back_no_commit(console: Console) -> None:
             assert server.get("healthz").code == 200
         assert run.held()
     assert {type(result) for result in run.results} == {Done}
-    with closing(open_store(console.url, {}, access=Access.READ)) as store:
+    with closing(open_store(console.url, {}, access=DatabaseUse.READ)) as store:
         assert tuple(record.event for record in store.replay(RUN)) == events
         assert store.outcome(RUN) is Outcome.DONE

@@ -15,9 +15,9 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.cli.work import serve
 from orchestrator.errors import JournalError
-from orchestrator.runtime.database import Access, empty_engine
+from orchestrator.runtime.database import DatabaseUse, empty_engine
 from orchestrator.runtime.store import StateStore, open_store
-from orchestrator.serve.board import METRICS, Look
+from orchestrator.serve.board import METRICS, StateLook
 from tests.cli.console import Console
 from tests.cli.runs import RUN, ended_run
 
@@ -88,7 +88,7 @@ def test_another_state_in_the_place_of_the_first_is_read(console: Console, tmp_p
     assert _outcome(reader.look([RUN])) is None
 
 
-def _outcome(look: Look) -> object:
+def _outcome(look: StateLook) -> object:
     return look.runs[RUN].data["report"]["outcome"]
 
 
@@ -96,7 +96,7 @@ def test_the_usual_state_may_begin_later_but_not_vanish(
     console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def usual(_context: Context, _url: str | None, access: Access) -> Iterator[StateStore]:
+    def usual(_context: Context, _url: str | None, access: DatabaseUse) -> Iterator[StateStore]:
         there = console.state.exists()
         store = open_store(console.url, {}, access=access) if there else StateStore(empty_engine())
         with closing(store):

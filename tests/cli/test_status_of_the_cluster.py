@@ -29,7 +29,7 @@ from orchestrator.model.reading import Refusal
 from orchestrator.model.work_event import AccessRefused
 from orchestrator.runs import past_runs
 from orchestrator.runtime import database
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.store import StateStore, open_store
@@ -224,7 +224,7 @@ def test_a_locked_database_is_known_later(
 ) -> None:
     """The process of the run is alive: what it restores now is not in its journal either."""
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
-    store = open_store(console.url, {}, access=Access.WRITE)
+    store = open_store(console.url, {}, access=DatabaseUse.WRITE)
     journal = begin(store, file, ALIVE)
     with closing(sqlite3.connect(console.state, isolation_level=None)) as other, other:
         other.execute("BEGIN IMMEDIATE")
@@ -241,9 +241,9 @@ APPENDS = """
 import sys
 from orchestrator.errors import JournalError
 from orchestrator.model.event import GoodReading
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
-journal = open_store(sys.argv[1], {}, access=Access.READ).journal(sys.argv[2])
+journal = open_store(sys.argv[1], {}, access=DatabaseUse.READ).journal(sys.argv[2])
 journal._begun = True
 try:
     journal.append([GoodReading(count=1)], 2.0)

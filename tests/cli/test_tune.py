@@ -29,7 +29,7 @@ from orchestrator.model.tuning import (
 )
 from orchestrator.runs.tuning import TunedHosts, agreed, make
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access, empty_engine
+from orchestrator.runtime.database import DatabaseUse, empty_engine
 from orchestrator.runtime.ledger import Ledger, Tuning
 from orchestrator.runtime.store import open_store
 from tests.cli.console import REPOSITORY, Said, Terminal
@@ -158,7 +158,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
+    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=DatabaseUse.WRITE)
     yield Bench(store.ledger("prod"), monkeypatch)
     store.close()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import ValueChange
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning
 from orchestrator.runtime.store import StateStore
+from orchestrator.tuning.boot_files import script_text
 from tests.cli.console import Console, Said
 from tests.cli.runs import leave, record_of
 from tests.cli.small_cluster import SmallCluster

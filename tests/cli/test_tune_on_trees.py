@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.tuning.boot_files import HEADER, part_path
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import FileChange, TuningProfile, TuningSetting
 from orchestrator.runs import from_file
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.ledger import Tuning
 from orchestrator.runtime.store import open_store
+from orchestrator.tuning.boot_files import HEADER, part_path
 from tests.cli.console import Console
 from tests.cli.operating import Operating
 from tests.fakes import host_kinds
@@ -208,7 +208,7 @@ def test_a_check_looks_into_the_state_that_it_is_given(
     monkeypatch.setattr(from_file, "host_settings", lambda *_: {ES1: settings})
     url = f"sqlite:///{tmp_path}/other.db"
     change = FileChange(path=OLD_FILE, found=None, wanted=OLD_TEXT)
-    with closing(open_store(url, {}, access=Access.WRITE)) as store:
+    with closing(open_store(url, {}, access=DatabaseUse.WRITE)) as store:
         tuning = Tuning(node=ES1, tunable="vm.swappiness", changes=(change,), operator="anna")
         store.ledger("lab").record(tuning, 1.0)
     wanted = {"applies_to": "elasticsearch", "settings": {"vm.swappiness": "1"}}

@@ -18,6 +18,10 @@ from orchestrator.cli.work.validate import (
     ring_checks,
 )
 from orchestrator.config.cluster import load_cluster
+from orchestrator.elasticsearch.dialect import dialect_for
+from orchestrator.elasticsearch.faults import Answer, Fault
+from orchestrator.elasticsearch.lease import ElasticsearchLease
+from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
 from orchestrator.model.lease import LeaseRecord
@@ -25,15 +29,11 @@ from orchestrator.model.observation import Disk, Look, SettingsView
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
+from orchestrator.riak.output import CommandOutput
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.simulation import views
 from orchestrator.simulation.world import World
-from orchestrator.stores.elasticsearch.dialect import dialect_for
-from orchestrator.stores.elasticsearch.faults import Answer, Fault
-from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
-from orchestrator.stores.elasticsearch.request import Request
-from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.view.checks import Check
 from tests.cli.console import Console, Said
 from tests.cli.small_cluster import SmallCluster
@@ -42,7 +42,7 @@ from tests.fakes.scripted_http import ScriptedServer, cut, reply
 from tests.fakes.template_cluster import TemplateClient, TemplateCluster
 from tests.ports import free_port
 from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of, riak_nodes
-from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
+from tests.unit.clusters.riak_cluster import DEV2, NAMES, Staged, staged
 
 HEAD = "applies_to: elasticsearch\nsettings: {vm.swappiness: 1}\n"
 
@@ -161,7 +161,7 @@ def lease_in(
 ) -> ElasticsearchLease:
     """A lease in a cluster that refuses requests with this method; or the answers to them are `lost`."""
 
-    def send(request: Request) -> Answer | Fault:
+    def send(request: HttpRequest) -> Answer | Fault:
         if request.method == refused:
             return Fault(reason=f"403 to {refused}", nothing_done=not lost)
         return cluster.serve(request)

@@ -21,12 +21,12 @@ from orchestrator.model.event import Event
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.ports import LeasePort
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import open_store
-from orchestrator.runtime.taking import Claim, Place, Terms
+from orchestrator.runtime.taking import Claim, LeaseSite, Terms
 from tests.cli.console import Console
 from tests.cli.runs import RUN, entry
 
@@ -78,11 +78,11 @@ def writing(console: Console, *, heartbeat: float) -> Iterator[Writing]:
         heartbeat: seconds between two refreshes of the lease; a real run has 15.
     """
     process = str(current_process())
-    with closing(open_store(console.url, {}, access=Access.WRITE)) as store:
+    with closing(open_store(console.url, {}, access=DatabaseUse.WRITE)) as store:
         timed = _Timed(store.lease("uuid"))
         journal = store.create_run(entry(RUN, process))
         claim = Claim(cluster="lab", run=RUN, owner="ann@bastion", process=process)
-        place = Place(name="the state", port=cast("LeasePort", timed))
+        place = LeaseSite(name="the state", port=cast("LeasePort", timed))
         lease = Lease([place], claim, SystemClock(), Terms(heartbeat=heartbeat))
         lease.acquire()
         lease.start()

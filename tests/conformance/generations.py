@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from orchestrator.stores.elasticsearch.dialect import Dialect, Flush, VotingExclusions, dialect_for
+from orchestrator.elasticsearch.dialect import Dialect, FlushForm, VotingExclusions, dialect_for
 from tests.lab.distributions import Distribution, find_distribution
 
 USUAL: Final = "opensearch-2.19.0"
@@ -59,7 +59,7 @@ class Generation:
     @property
     def by_operations(self) -> bool:
         """Whether a copy on disk is found again although it missed writes: else only if its files match."""
-        return self.dialect.sequence_numbers and self.dialect.flush is Flush.PLAIN
+        return self.dialect.sequence_numbers and self.dialect.flush is FlushForm.PLAIN
 
     @property
     def reroutes_late(self) -> bool:

@@ -19,14 +19,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from orchestrator.elasticsearch.access import Access
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import Seams
 from orchestrator.simulation.world import World
-from orchestrator.stores.elasticsearch.access import Access
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from tests.conformance.generations import VERSIONS, generation
 from tests.conformance.scenes import Scene, nothing_is_rebalanced, play, played_on
 from tests.conformance.stages import (

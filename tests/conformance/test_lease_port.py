@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.elasticsearch.access import Access as ClusterAccess
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.model.action import Done, Refused, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ReplicasAdded
@@ -16,11 +19,8 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import HooksOf
 from orchestrator.ports import LeasePort
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
-from orchestrator.stores.elasticsearch.access import Access as ClusterAccess
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.fakes.lease import FakeLeasePort
 from tests.fakes.lease_hosts import lease_hosts
 from tests.integration.secured import OPS, SECURED
@@ -74,7 +74,7 @@ def port(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     if place == "fake":
         yield FakeLeasePort()
     elif place == "state database":
-        store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
+        store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=DatabaseUse.WRITE)
         yield store.lease("cluster-uuid")
         store.close()
     elif place == "hosts of Riak":

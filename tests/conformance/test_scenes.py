@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.elasticsearch.dialect import parse_version
 from orchestrator.simulation.ways import Ways
-from orchestrator.stores.elasticsearch.dialect import parse_version
 from tests.conformance import record, stages
 from tests.conformance.generations import USUAL, VERSIONS, generation
 from tests.conformance.record import FOLDER, as_text, changes, differences, load, simulated

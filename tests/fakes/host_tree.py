@@ -15,12 +15,12 @@ from pathlib import Path
 
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.facts import read_facts
-from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
-from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.host import Connect, HostFacts, Manager
 from orchestrator.model.reading import Reading
+from orchestrator.tuning.facts import read_facts
+from orchestrator.tuning.facts_script import ANSWER_BYTES, facts_script
+from orchestrator.tuning.tunables.tunable import FactReads
 from tests.fakes.host_tools import (
     BASE_TOOLS,
     SYSTEMD_TOOLS,
@@ -141,12 +141,12 @@ class HostTree:
         """The same with the mode of each."""
         return {name: (self.at(name).lstat().st_mode, text) for name, text in self.files().items()}
 
-    def facts(self, reads: Sequence[Reads] = (), **changes: object) -> Reading[HostFacts]:
+    def facts(self, reads: Sequence[FactReads] = (), **changes: object) -> Reading[HostFacts]:
         """What the program makes of it, by the script that a real host gets."""
         settings = self.settings(**changes)
         return read_facts(self.answer(reads, settings), settings, reads)
 
-    def answer(self, reads: Sequence[Reads] = (), settings: HostSettings | None = None) -> str:
+    def answer(self, reads: Sequence[FactReads] = (), settings: HostSettings | None = None) -> str:
         """What it prints then."""
         line = facts_script(settings or self.settings(), reads)
         result = self.connection().run(line, timeout=60, keep=ANSWER_BYTES)
@@ -169,7 +169,7 @@ class HostTree:
             timeout=60,
         )
 
-    def known_facts(self, reads: Sequence[Reads] = (), **changes: object) -> HostFacts:
+    def known_facts(self, reads: Sequence[FactReads] = (), **changes: object) -> HostFacts:
         """The facts of a host that tells its general ones."""
         facts = self.facts(reads, **changes)
         assert isinstance(facts, HostFacts), facts

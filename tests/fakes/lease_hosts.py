@@ -10,10 +10,10 @@ from pathlib import Path
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.stores.riak.admin import Command
-from orchestrator.stores.riak.lease import RiakLease
-from orchestrator.stores.riak.lease_files import Folder
-from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.riak.admin import AdminCommand
+from orchestrator.riak.lease import RiakLease
+from orchestrator.riak.lease_files import Folder
+from orchestrator.riak.output import CommandOutput
 
 CLUSTER = "ring"
 FOLDER = "/var/tmp"
@@ -33,7 +33,7 @@ class LeaseHosts:
     asked: list[tuple[NodeName, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
+    def run(self, node: NodeName, command: AdminCommand) -> CommandOutput | Unknown:
         """A `Runner`."""
         assert not command.as_root
         assert command.argv[:2] == SHELL

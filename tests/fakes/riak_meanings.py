@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
-from orchestrator.stores.riak import (
+from orchestrator.riak import (
     parse_bucket_types,
     parse_limits,
     parse_members,
@@ -14,19 +14,19 @@ from orchestrator.stores.riak import (
     parse_ring,
     parse_transfers,
 )
-from orchestrator.stores.riak.dialect import Dialect, dialect_of
-from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.riak.dialect import RiakDialect, dialect_of
+from orchestrator.riak.output import CommandOutput
 from tests.fakes.plain import plain
 from tests.riak_transcripts import COMMANDS, MORE, TIMELINE, WRAPPER, Recording, recorded
 
 _found = dialect_of("3.2.1")
 assert _found is not None
-DIALECT: Dialect = _found
+DIALECT: RiakDialect = _found
 
 Parser = Callable[[CommandOutput], Any]
 
 
-def _with(parse: Callable[[CommandOutput, Dialect], Any]) -> Parser:
+def _with(parse: Callable[[CommandOutput, RiakDialect], Any]) -> Parser:
     return lambda output: parse(output, DIALECT)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import assert_never
 
-from orchestrator.hosts.tuning_script import is_own_folder
 from orchestrator.model.tuning import (
     BlockChange,
     Change,
@@ -15,6 +14,7 @@ from orchestrator.model.tuning import (
     TunedChange,
     ValueChange,
 )
+from orchestrator.tuning.tuning_script import is_own_folder
 
 
 def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
 
-from orchestrator.stores.elasticsearch.access import Limits
-from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, Dialect
-from orchestrator.stores.elasticsearch.faults import Answer, Fault
-from orchestrator.stores.elasticsearch.kept_state import OwnUpdates
-from orchestrator.stores.elasticsearch.request import Request
+from orchestrator.elasticsearch.access import RequestLimits
+from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, Dialect
+from orchestrator.elasticsearch.faults import Answer, Fault
+from orchestrator.elasticsearch.kept_state import OwnUpdates
+from orchestrator.elasticsearch.request import HttpRequest
 
-Send = Callable[[Request], Answer | Fault]
+Send = Callable[[HttpRequest], Answer | Fault]
 
 
 @dataclass
@@ -28,9 +28,9 @@ class TemplateCluster:
     # it has no component templates, as before 7.8; `no_handler` is its answer then
     without_components: bool = False
     no_handler: tuple[int, Any] = (405, {"error": "Incorrect HTTP method for uri [/_component_template]"})
-    sent: list[Request] = field(default_factory=list)  # what came in
+    sent: list[HttpRequest] = field(default_factory=list)  # what came in
 
-    def serve(self, request: Request) -> Answer | Fault:
+    def serve(self, request: HttpRequest) -> Answer | Fault:
         """Do what a request asks for."""
         self.sent.append(request)
         if request.path.startswith("/_cluster/state"):
@@ -53,14 +53,14 @@ class TemplateCluster:
         kept[name] = json.loads(json.dumps(request.body))
         return self._answer(200, {"acknowledged": True}, request)
 
-    def _listed(self, form: str, found: dict[str, Any], request: Request) -> Answer | Fault:
+    def _listed(self, form: str, found: dict[str, Any], request: HttpRequest) -> Answer | Fault:
         status = 200 if found else 404
         if form == LEGACY_TEMPLATE:
             return self._answer(status, found, request)
         listed = [{"name": name, "component_template": body} for name, body in found.items()]
         return self._answer(status, {"component_templates": listed}, request)
 
-    def _answer(self, status: int, body: Any, request: Request) -> Answer | Fault:
+    def _answer(self, status: int, body: Any, request: HttpRequest) -> Answer | Fault:
         if status < 300 or status in request.accept:
             return Answer(status=status, body=body)
         return Fault(reason=f"{status} {body}", nothing_done=True, status=status)
@@ -81,7 +81,7 @@ class TemplateClient:
         self.read = self.write = send
         self.dialect = dialect
         self.own_updates = OwnUpdates()
-        self.limits = Limits()
+        self.limits = RequestLimits()
 
     def dialect_to_write(self) -> Dialect:
         return self.dialect

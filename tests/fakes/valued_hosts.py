@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import HostFacts, InitSystem
@@ -19,6 +18,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
+from orchestrator.tuning.tunables.tunable import FactReads
 
 PROC = "/proc/sys/"
 
@@ -76,7 +76,7 @@ class ValuedHosts:
             changes=changes,
         )
 
-    def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
+    def facts(self, reads: Mapping[NodeName, FactReads]) -> Mapping[NodeName, Reading[HostFacts]]:
         return {
             node: Unknown(reason=f"host of {node}: no route")
             if node in self.away

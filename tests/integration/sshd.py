@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings
+from orchestrator.hosts.settings import HostLimits, HostSettings, ServiceSettings
 from tests.ports import free_port
 from tests.tools import needs
 
-QUICK = Limits(connect=4.0, banner=3.0, auth=5.0, command=8.0, keepalive=2.0)
+QUICK = HostLimits(connect=4.0, banner=3.0, auth=5.0, command=8.0, keepalive=2.0)
 
 
 def tool(*command: str) -> str:

@@ -16,9 +16,9 @@ from orchestrator.around import beside, silence
 from orchestrator.around.beside import Beside
 from orchestrator.around.outbox import Outbox, Send
 from orchestrator.around.silence import AFTER_RECOVERY, LEASE_SECONDS, Silences
-from orchestrator.around.story import Message, Seen
+from orchestrator.around.story import Message, PublicEvent
 from orchestrator.around.ways import RunContext, sends
-from orchestrator.config.around import Alertmanager, Around, On, Target
+from orchestrator.config.around import Alertmanager, Around, MessageTarget, On
 from orchestrator.model.event import Notified, SilenceCreated, SilenceEnded
 from orchestrator.simulation.mishaps import Crash, StartsFail
 from orchestrator.simulation.world import World
@@ -51,9 +51,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield made
 
 
-def _seen(sequence: int, event: str, **fields: Any) -> Seen:
+def _seen(sequence: int, event: str, **fields: Any) -> PublicEvent:
     line = {"ts": "", "run": "r", "sequence": sequence, "event": event, **fields}
-    return Seen(at=time.time(), line=line, text=event)
+    return PublicEvent(at=time.time(), line=line, text=event)
 
 
 def test_a_lease_is_made_renewed_found_again_and_ended(
@@ -119,7 +119,7 @@ NEVER: Final = "a point that is never passed: the call kills it"
 class SilencedAtOnce(Silences):
     """Without a thread: each event is acted on before the next one, so a kill hits the same point again."""
 
-    def see(self, batch: Sequence[Seen]) -> None:
+    def see(self, batch: Sequence[PublicEvent]) -> None:
         for one in batch:
             self._waves.see(one)
         self._reconcile(self._waves.wanted(self._now()))
@@ -203,7 +203,7 @@ class Surroundings:
         _end_all(self.server)
         self.chat.asked.clear()
         self.mail.mails.clear()
-        target = partial(Target, on=frozenset(On), after=600.0, text="{text}")
+        target = partial(MessageTarget, on=frozenset(On), after=600.0, text="{text}")
         mail = f"smtp://127.0.0.1:{self.mail.port}/?from=orch@localhost&to=ops@localhost"
         at = Alertmanager(url=self.server.url, matchers=(BY_NODE, OF_CLUSTER), at_most=4 * 3600.0)
         around = Around(
@@ -217,7 +217,7 @@ class Surroundings:
             words = f"{method} {path.partition('/')[0]}"
             return killing.call(kind.get(words, words), lambda: call(at, told, method, path, body, **more))
 
-        def sending(to: Target, context: RunContext) -> Send:
+        def sending(to: MessageTarget, context: RunContext) -> Send:
             send = sends(to, context)
             return lambda message, seconds: killing.call(to.name, lambda: send(message, seconds))
 

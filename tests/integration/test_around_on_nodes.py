@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pytest
 
 from orchestrator.model.event import Event, Notified
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
 from tests.cli.serving import serving
@@ -304,7 +304,7 @@ def late(asked: Asked, wire: Wire) -> None:
 def newest(folder: Path) -> tuple[str, bool, list[Event]]:
     """The newest run, whether it has ended, and its journal."""
     if (folder / "state.db").exists():
-        with closing(open_store(f"sqlite:///{folder}/state.db", {}, access=Access.READ)) as store:
+        with closing(open_store(f"sqlite:///{folder}/state.db", {}, access=DatabaseUse.READ)) as store:
             for one in store.runs(limit=1):
                 events = [record.event for record in store.replay(one.run)]
                 return one.run, one.outcome is not None, events

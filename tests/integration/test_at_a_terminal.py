@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator.model.event import Record
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 from tests import ports
 from tests.integration.killing import (
@@ -102,7 +102,7 @@ class Person:
 
     def records(self) -> tuple[Record, ...]:
         """The journal of the only run."""
-        store = open_store(f"sqlite:///{self.bastion.folder}/state.db", {}, access=Access.READ)
+        store = open_store(f"sqlite:///{self.bastion.folder}/state.db", {}, access=DatabaseUse.READ)
         try:
             (run,) = store.runs()
             return store.replay(run.run)

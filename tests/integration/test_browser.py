@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 import urllib3
 
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
@@ -50,12 +50,12 @@ def window(tmp_path: Path) -> Iterator[Browser]:
 
 def _begin(console: Console) -> None:
     """The first half of a run, by this process."""
-    with closing(open_store(console.url, {}, access=Access.WRITE)) as store:
+    with closing(open_store(console.url, {}, access=DatabaseUse.WRITE)) as store:
         store.create_run(entry(RUN, str(current_process()))).append(events_of("lab")[:HALF], time.time())
 
 
 def _finish(console: Console) -> None:
-    with closing(open_store(console.url, {}, access=Access.WRITE)) as store:
+    with closing(open_store(console.url, {}, access=DatabaseUse.WRITE)) as store:
         journal = store.journal(RUN, after=HALF, process=str(current_process()))
         journal.append(events_of("lab")[HALF:], time.time())
 

@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.elasticsearch.access import Access
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.model.action import (
     ClearVotingExclusions,
     ClusterAction,
@@ -47,10 +51,6 @@ from orchestrator.model.observation import (
     SettingsView,
 )
 from orchestrator.model.reading import Unknown
-from orchestrator.stores.elasticsearch.access import Access
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.integration.secured import OPS, READER, SECURED
 from tests.lab.nodes import LabCluster
 from tests.lab.security import LabUser

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.elasticsearch.access import Access
+from orchestrator.elasticsearch.bulk import BulkReader
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.elasticsearch.parse import parse_health
 from orchestrator.model.action import Done, Flush
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Activity, HealthView, Look, NodesJoined
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.stores.elasticsearch.access import Access
-from orchestrator.stores.elasticsearch.bulk import BulkReader
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.stores.elasticsearch.parse import parse_health
 from tests.integration.generations import Story, assert_settings, prepare, restarted_once, run
 from tests.integration.restarting import events, held_by, restart
 from tests.lab.layout import LabNode

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import urllib3
 
+from orchestrator.elasticsearch.access import Access
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.elasticsearch.faults import Fault
+from orchestrator.elasticsearch.force_merge import force_merge
 from orchestrator.model.action import Done, ForceMerge, RefreshIndex
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkIndex, BulkView, Resolution
 from orchestrator.model.reading import Unknown
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.stores.elasticsearch.access import Access
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.stores.elasticsearch.faults import Fault
-from orchestrator.stores.elasticsearch.force_merge import force_merge
 from tests.lab.distributions import Product
 
 if TYPE_CHECKING:

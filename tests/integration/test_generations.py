@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.elasticsearch.access import Access
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.model.action import Done, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.stores.elasticsearch.access import Access
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.integration.generations import (
     PLAYBOOK,
     ROLES,

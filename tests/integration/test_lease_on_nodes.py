@@ -10,13 +10,13 @@ from threading import Barrier
 
 import pytest
 
+from orchestrator.elasticsearch.access import Access
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, dialect_for
+from orchestrator.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from orchestrator.model.action import Done, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.stores.elasticsearch.access import Access
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, dialect_for
-from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from tests.integration.fixtures_processes import ProcessCluster
 from tests.integration.lease_records import lease_records
 from tests.lab.layout import THREE_ZONES

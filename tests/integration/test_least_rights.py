@@ -18,6 +18,12 @@ from typing import Any, get_args
 import pytest
 from ruamel.yaml import YAML
 
+from orchestrator.elasticsearch import calls
+from orchestrator.elasticsearch.access import RequestLimits
+from orchestrator.elasticsearch.act import request_for
+from orchestrator.elasticsearch.dialect import NONE, Dialect, dialect_for
+from orchestrator.elasticsearch.lease import PREFIX, ElasticsearchLease
+from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.model.action import (
     ClearVotingExclusions,
     Done,
@@ -38,12 +44,6 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Level
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
-from orchestrator.stores.elasticsearch import calls
-from orchestrator.stores.elasticsearch.access import Limits
-from orchestrator.stores.elasticsearch.act import request_for
-from orchestrator.stores.elasticsearch.dialect import NONE, Dialect, dialect_for
-from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease
-from orchestrator.stores.elasticsearch.request import Request
 from tests.fakes.template_cluster import TemplateClient, TemplateCluster
 from tests.integration.fixtures_processes import ProcessCluster
 from tests.integration.hostlab.hosts import wait_until
@@ -54,10 +54,10 @@ from tests.lab.launch import java_command
 from tests.lab.layout import LOOPBACK, THREE_ZONES, account, free_ports, give_away, share_home
 from tests.lab.security import LabUser, Security, write_security
 
-LIMITS = Limits()
+LIMITS = RequestLimits()
 
 
-def reads(dialect: Dialect) -> Mapping[str, Request]:
+def reads(dialect: Dialect) -> Mapping[str, HttpRequest]:
     """Each read of `calls`, by its name."""
     return {
         "identity": calls.identity(),
@@ -121,7 +121,7 @@ VERBS: tuple[IndexAction, ...] = (
 RECORD = LeaseRecord(epoch=1, run="r1", owner="ops@bastion", process="p", started="2026-11-01T00:00:00Z")
 
 
-def lease_calls(dialect: Dialect) -> tuple[Request, ...]:
+def lease_calls(dialect: Dialect) -> tuple[HttpRequest, ...]:
     """What the lease sends from its taking to its release, once each, its reads first."""
     cluster = TemplateCluster()
     client: Any = TemplateClient(cluster.serve, dialect)
@@ -131,7 +131,7 @@ def lease_calls(dialect: Dialect) -> tuple[Request, ...]:
     return tuple(sorted(once.values(), key=lambda each: each.method != "GET"))
 
 
-def every_call(dialect: Dialect) -> tuple[Request, ...]:
+def every_call(dialect: Dialect) -> tuple[HttpRequest, ...]:
     """All that the program sends, in an order in which it also works."""
     # A merge that is begun as a task is refused by the task's result alone; the call for it is the same.
     answered = replace(dialect, merge_task=False)
@@ -359,7 +359,7 @@ class Server:
 
     send: Callable[[str, str, str, Any], int]  # user, method, path and body; the status of the answer
 
-    def statuses(self, user: str, requests: Sequence[Request]) -> dict[str, set[int]]:
+    def statuses(self, user: str, requests: Sequence[HttpRequest]) -> dict[str, set[int]]:
         """The statuses of each call as a user."""
         found: dict[str, set[int]] = {}
         for each in requests:
@@ -468,7 +468,7 @@ def test_every_read_and_every_verb_is_tried() -> None:
         for name, function in inspect.getmembers(calls, inspect.isfunction)
         if function.__module__ == calls.__name__
         and not name.startswith("_")
-        and inspect.signature(function).return_annotation == "Request"
+        and inspect.signature(function).return_annotation == "HttpRequest"
     }
     assert made == set(reads(KINDS["9.1.0"].dialect))
     assert {type(verb) for verb in VERBS} == set(get_args(IndexAction))

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 
 from orchestrator.around.metrics import Figures, Textfile
-from orchestrator.around.story import Seen
+from orchestrator.around.story import PublicEvent
 from orchestrator.config.lookup import shipped
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
 from tests.cli.runs import DEAD_PROCESS, entry, events_of
@@ -52,9 +52,9 @@ def _textfile(folder: Path) -> str:
     """What a run has written that is held by a gate, and has lost a message."""
     now = time.time()
 
-    def seen(ago: float, event: str, **fields: Any) -> Seen:
+    def seen(ago: float, event: str, **fields: Any) -> PublicEvent:
         line = {"ts": "", "run": "r1", "sequence": 1, "event": event, **fields}
-        return Seen(at=now - ago, line=line, text=event)
+        return PublicEvent(at=now - ago, line=line, text=event)
 
     past = [
         seen(900, "run_started", nodes=["es1", "es2"], planned=[["es1"], ["es2"]]),
@@ -77,7 +77,7 @@ def _textfile(folder: Path) -> str:
 def scraping(tmp_path: Path) -> Iterator[Prometheus]:
     """One that scrapes the textfile of `prod`, and `serve` with a run of `lab` whose process is gone."""
     console = Console(home=tmp_path, folder=tmp_path)
-    with closing(open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)) as store:
+    with closing(open_store(f"sqlite:///{console.state}", {}, access=DatabaseUse.WRITE)) as store:
         store.create_run(entry("r2", DEAD_PROCESS)).append(events_of("lab")[:9], time.time() - 600)
     exporter = Exporter(_textfile(tmp_path))
     with serving(console) as served:

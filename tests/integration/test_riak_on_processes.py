@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 from tests.cli.console import SCRIPT
 from tests.integration.chains import Chain, kill_by_chance, kill_everywhere
@@ -117,7 +117,9 @@ def test_hastened_nodes_restart_once_and_all_is_restored(bastion_of: BastionOf, 
 
 def lease(bastion: Bastion) -> object:
     """The record in the state: what a dead run owes stands in it."""
-    store = open_store(f"sqlite:///{bastion.folder}/state.db", {}, access=Access.READ, home=bastion.folder)
+    store = open_store(
+        f"sqlite:///{bastion.folder}/state.db", {}, access=DatabaseUse.READ, home=bastion.folder
+    )
     try:
         return store.lease("riak:lab").read()
     finally:

@@ -33,7 +33,7 @@ from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connection import (
     KEPT_BYTES,
     CommandResult,
-    Connection,
+    HostConnection,
     Lost,
     Outcome,
     Trouble,
@@ -42,10 +42,10 @@ from orchestrator.hosts.connection import (
 from orchestrator.hosts.connections.openssh.commands import OpensshSession, begin
 from orchestrator.hosts.connections.openssh.master import Master
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION, Order
+from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION, CommandOrder
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import untranslated
-from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostLimits, HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import (
     ActionResult,
     Done,
@@ -230,7 +230,7 @@ class Way:
             return HostSettings(**{**values, **changes})
         return self.server.settings(node, self.known_hosts, connect=self.connect, **changes)
 
-    def to(self, settings: HostSettings | None = None) -> Connection:
+    def to(self, settings: HostSettings | None = None) -> HostConnection:
         connection = self.connections.to(settings or self.settings())
         assert not isinstance(connection, Unreachable), connection
         return connection
@@ -443,7 +443,7 @@ def test_24_commands_at_once(way: Way) -> None:
         assert port_of(nodes["es0"]) in ports, "they are used again"
 
 
-def port_of(connection: Connection) -> str:
+def port_of(connection: HostConnection) -> str:
     """The client's port of the connection under a command."""
     result = connection.run("echo $SSH_CONNECTION", timeout=20.0)
     assert isinstance(result, CommandResult), result
@@ -691,7 +691,7 @@ def test_a_host_that_is_back_wakes_the_watch(way: Way, service: ScriptService) -
 
 @remote_services
 def test_a_service_behind_a_peer_that_hangs_is_unknown(way: Way, service: Service) -> None:
-    limits = Limits(connect=2.0, banner=2.0, auth=2.0, command=3.0, keepalive=2.0)
+    limits = HostLimits(connect=2.0, banner=2.0, auth=2.0, command=3.0, keepalive=2.0)
     hosts = hosts_of(way, service, limits=limits)
     assert isinstance(hosts.perform(StartNode(node="es1")), Done)
     until(hosts, ServiceState.RUNNING)
@@ -729,7 +729,7 @@ def test_an_engine_that_floods_is_unknown_in_a_few_words(way: Way, service: Serv
 
 @remote_ways
 def test_a_peer_that_hangs_ends_in_the_limit(way: Way) -> None:
-    limits = Limits(connect=2.0, banner=2.0, auth=2.0, command=3.0, keepalive=2.0)
+    limits = HostLimits(connect=2.0, banner=2.0, auth=2.0, command=3.0, keepalive=2.0)
     connection = way.to(way.settings(limits=limits))
     begun = way.folder / "begun"
     job = connection.start(f"touch {begun}; sleep 1; echo never heard", timeout=2.0)
@@ -796,7 +796,7 @@ def banner_in_one_line(connection: socket.socket) -> None:
 def test_a_banner_without_end_and_none_at_all_end_in_the_limit(
     way: Way, talk: Callable[[socket.socket], None]
 ) -> None:
-    limits = Limits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
+    limits = HostLimits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
     began = time.monotonic()
     with talker(talk) as port:
         result = way.run("true", port=port, limits=limits)
@@ -1199,7 +1199,9 @@ def test_24_nodes_on_a_host_that_allows_few_sessions(way: Way, service: ScriptSe
 def test_refusals_that_are_heard_late_leave_no_doubt(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a busy machine: no session is waited for before it counts as begun."""
 
-    def at_once(link: Master, order: Order, *, within: float, clock: Callable[[], float]) -> OpensshSession:
+    def at_once(
+        link: Master, order: CommandOrder, *, within: float, clock: Callable[[], float]
+    ) -> OpensshSession:
         return begin(link, order, within=min(within, 0.0), clock=clock)
 
     monkeypatch.setattr("orchestrator.hosts.connections.openssh.hosts.begin", at_once)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
@@ -26,6 +25,7 @@ from orchestrator.model.tuning import (
     TuningSetting,
     Verdict,
 )
+from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes.host_kinds import debian
 from tests.fakes.host_tree import HostTree
 from tests.integration.hostlab.hosts import wait_until
@@ -114,7 +114,7 @@ def tune_all(
 ) -> tuple[dict[str, object], dict[tuple[str, str], ActionResult]]:
     """Read all of them in one go, and make what has drifted; readings, and results by node and tunable."""
     nodes = [NodeName(name) for name in machines]
-    hosts = Hosts({node: machines[node].settings for node in nodes})
+    hosts = TunableHosts({node: machines[node].settings for node in nodes})
     try:
         readings = hosts.tuning(nodes, PROFILE)
         results = {
@@ -151,7 +151,7 @@ def test_a_host_is_read_tuned_found_right_and_put_back(make: Make, sudo: Sudo) -
     if sudo is Sudo.PASSWORD:
         machine.tree.write("/.state/password", PASSWORD)
     before = machine.tree.snapshot()
-    hosts = Hosts({NodeName("es1"): machine.settings})
+    hosts = TunableHosts({NodeName("es1"): machine.settings})
     try:
         found = hosts.tuning(["es1"], PROFILE)["es1"]
         assert isinstance(found, HostTuning)
@@ -226,7 +226,7 @@ def test_an_answer_between_two_floods_is_read(make: Make) -> None:
     around = f'{FLOOD}/bin/sh -c "$SSH_ORIGINAL_COMMAND"; {FLOOD}exit 0\n'
     machine = make("es1", entry=around)
     machine.settings = replace(machine.settings, limits=replace(QUICK, command=60.0))
-    hosts = Hosts({NodeName("es1"): machine.settings})
+    hosts = TunableHosts({NodeName("es1"): machine.settings})
     change = FileChange(path=SYSCTL_FILE, found=None, wanted="vm.swappiness = 1\n")
     try:
         result = hosts.perform(TuneHost(node=NodeName("es1"), tunable=SWAP, changes=(change,)))
@@ -257,7 +257,7 @@ def test_a_connection_that_goes_does_not_stop_the_change(make: Make, tmp_path: P
     gone = tmp_path / "gone"
     slow = f'touch {gone}; sleep 1; exec cat >"$1"\n'
     machine.tree.program("tee", slow)
-    hosts = Hosts({NodeName("es1"): machine.settings})
+    hosts = TunableHosts({NodeName("es1"): machine.settings})
     changes = tuple(
         FileChange(path=f"/etc/sysctl.d/{name}.conf", found=None, wanted=name) for name in ("one", "two")
     )

@@ -15,7 +15,7 @@ from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 from orchestrator.errors import ExitCode
 from orchestrator.model.event import NodeRecovered
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 from orchestrator.view.text import table
 from tests.lab.distributions import DEMONSTRATED, Distribution, find_distribution
@@ -121,7 +121,7 @@ def _restart(file: Path) -> tuple[int, dict[str, float]]:
         code = subprocess.run([sys.executable, "-m", *words], check=False).returncode  # noqa: S603  (our own)
     finally:
         signal.signal(signal.SIGINT, heeded)
-    store = open_store(url, {}, access=Access.READ)
+    store = open_store(url, {}, access=DatabaseUse.READ)
     try:
         events = [record.event for run in store.runs() for record in store.replay(run.run)]
     finally:

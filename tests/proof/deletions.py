@@ -88,7 +88,7 @@ def cluster_is_the_one_named() -> Lapse:
 
 def lease_is_held() -> Lapse:
     """Somebody removes the lease before the first stop: no node may be stopped, and no wave begun again."""
-    simulation, state = run(cluster(3), plan=[Mishap(what=mishaps.LeaseTaken())], wanted=_wanted())
+    simulation, state = run(cluster(3), plan=[Mishap(what=mishaps.LeaseRemoved())], wanted=_wanted())
     begun = sum(isinstance(record.event, WaveStarted) for record in simulation.journal.records)
     if simulation.hosts.sent or begun > 1 or state.outcome is not Outcome.HELD:
         return f"{len(simulation.hosts.sent)} verbs, {begun} waves begun; ended as {state.outcome}"

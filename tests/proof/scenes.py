@@ -361,7 +361,7 @@ def _slowly(seconds: float) -> World:
 
 def _interrupted(*more: Mishap) -> Lapse:
     """Somebody interrupts the run while a step of 200 s runs."""
-    asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="install", after=5.0)
+    asked = Mishap(what=mishaps.PersonAsked(request=Request.INTERRUPT), verb="install", after=5.0)
     ran = run(_slowly(200.0), plan=[asked, *more], wanted=upgrading())
     return _upgraded(*ran, ends=Outcome.INTERRUPTED)
 

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from orchestrator.elasticsearch.access import Access, Endpoint
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.connection import EndpointConnection, Server
+from orchestrator.elasticsearch.faults import Answer, Fault, error_fault
+from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.model.action import InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.ports import Clock
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
-from orchestrator.stores.elasticsearch.access import Access, Endpoint
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.connection import Connection, Server
-from orchestrator.stores.elasticsearch.faults import Answer, Fault, error_fault
-from orchestrator.stores.elasticsearch.request import Request
 from tests.simulation.odd import number_of
 
 BALANCED, PROXIED = "a balancer before several nodes", "a proxy beside one node"
 _CHECKED_SECONDS: Final = 2.0
 """A balancer notices within it that a node is down."""
-_REQUEST: Final = Request(method="GET", path="/_cluster/state")
+_REQUEST: Final = HttpRequest(method="GET", path="/_cluster/state")
 _CONNECT_SECONDS: Final = 5.0
 
 
@@ -132,7 +132,7 @@ def published(node: SimNode) -> str:
     return f"{node.place}:{9200 + number_of(node.name)}"
 
 
-class _Link(Connection):
+class _Link(EndpointConnection):
     """Connections to one endpoint of the network."""
 
     def __init__(self, network: Network, endpoint: Endpoint) -> None:
@@ -153,7 +153,7 @@ class _Link(Connection):
             node_id=node.node_id,
         )
 
-    def exchange(self, request: Request) -> Answer | Fault:
+    def exchange(self, request: HttpRequest) -> Answer | Fault:
         del request
         self._network.tried.append(self.endpoint.url)
         node = self._network.behind(self.endpoint.url)
@@ -192,7 +192,7 @@ class _Client(ElasticsearchClient):
             }
         )
 
-    def _connection(self, endpoint: Endpoint) -> Connection:
+    def _connection(self, endpoint: Endpoint) -> EndpointConnection:
         if endpoint not in self._connections:
             self._connections[endpoint] = _Link(self._network, endpoint)
         return self._connections[endpoint]

@@ -23,7 +23,7 @@ from orchestrator.model.policy import (
     Together,
     ZeroReplicas,
 )
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
@@ -106,7 +106,7 @@ class Drawn:
     crashes: tuple[int, ...]
     pauses: tuple[float, ...]  # seconds after each attempt until somebody takes it up
     afterwards: tuple[Afterwards, ...]  # who does, attempt by attempt
-    reads: Order  # in which order the world is read: on a real run either may come first
+    reads: ReadingOrder  # in which order the world is read: on a real run either may come first
     skew: float = 0.0  # seconds by which the clocks of other machines are ahead of that of the first
 
 
@@ -207,7 +207,7 @@ def _chance(seed: int) -> Chance:
         crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
         pauses=tuple(dice.choice((0.5, 5.0, 60.0, 900.0)) for _ in range(ATTEMPTS)),
         afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
-        reads=dice.choice((Order.CLUSTER_FIRST, Order.HOSTS_FIRST)),
+        reads=dice.choice((ReadingOrder.CLUSTER_FIRST, ReadingOrder.HOSTS_FIRST)),
         task_list=merging is None or merging.task_list,
         skew=night.skew,
     )
@@ -348,7 +348,7 @@ def _race(dice: Random, names: list[NodeName], node: NodeName) -> Mishap:
             Mishap(
                 what=mishaps.NodeDies(node=other, back_after=300.0), verb="stop", target=node, after=after
             ),
-            Mishap(what=mishaps.LeaseTaken(), verb=dice.choice(("flush", "stop")), after=after),
+            Mishap(what=mishaps.LeaseRemoved(), verb=dice.choice(("flush", "stop")), after=after),
         )
     )
 
@@ -371,10 +371,10 @@ def _what(dice: Random, node: NodeName, number: int) -> What:
         program_mishaps.StaleReadings(seconds=dice.choice((3.0, 60.0))),
         mishaps.ProgramStalls(seconds=dice.choice((20.0, 70.0, 600.0))),
         program_mishaps.ClockSet(seconds=dice.choice((-86400.0, -40.0, 40.0, 3600.0))),
-        mishaps.LeaseTaken(),
+        mishaps.LeaseRemoved(),
         mishaps.LeaseUnrefreshed(seconds=dice.choice((50.0, 200.0))),
         mishaps.DiskFull(seconds=dice.choice((10.0, 600.0))),
-        mishaps.Asked(request=dice.choice((Request.PAUSE, Request.STOP, Request.INTERRUPT))),
+        mishaps.PersonAsked(request=dice.choice((Request.PAUSE, Request.STOP, Request.INTERRUPT))),
         mishaps.StopHangs(node=node, repaired_after=2000.0),
         mishaps.StartsFail(node=node, times=dice.choice((1, 2, 3))),
         mishaps.RisesByItself(node=node, after=dice.choice((0.1, 2.0))),

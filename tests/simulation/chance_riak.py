@@ -20,7 +20,7 @@ from orchestrator.model.policy import (
     Selection,
     Strategy,
 )
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.simulation import mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
@@ -117,7 +117,7 @@ def chance_riak(seed: int) -> RiakChance:
         crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
         pauses=tuple(dice.choice((0.5, 5.0, 60.0, 900.0)) for _ in range(ATTEMPTS)),
         afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
-        reads=dice.choice((Order.CLUSTER_FIRST, Order.HOSTS_FIRST)),
+        reads=dice.choice((ReadingOrder.CLUSTER_FIRST, ReadingOrder.HOSTS_FIRST)),
     )
 
 
@@ -269,10 +269,10 @@ def _what(dice: Random, node: NodeName) -> What:
         mishaps.Unreadable(seconds=dice.choice((5.0, 900.0))),
         mishaps.ProgramStalls(seconds=dice.choice((20.0, 70.0, 600.0))),
         program_mishaps.ClockSet(seconds=dice.choice((-86400.0, -40.0, 40.0, 3600.0))),
-        mishaps.LeaseTaken(),
+        mishaps.LeaseRemoved(),
         mishaps.LeaseUnrefreshed(seconds=dice.choice((50.0, 200.0))),
         mishaps.DiskFull(seconds=dice.choice((10.0, 600.0))),
-        mishaps.Asked(request=dice.choice((Request.PAUSE, Request.STOP, Request.INTERRUPT))),
+        mishaps.PersonAsked(request=dice.choice((Request.PAUSE, Request.STOP, Request.INTERRUPT))),
         riak_mishaps.HandoffStalls(seconds=dice.choice((60.0, 600.0, 4000.0))),
         riak_mishaps.HandoffStalls(seconds=dice.choice((30.0, 300.0))),
         riak_mishaps.OwnershipMoves(

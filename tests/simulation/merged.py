@@ -138,7 +138,7 @@ def _what(dice: Random, node: NodeName, index: str) -> What:
         mishaps.NodeDies(node=node, back_after=dice.choice((5.0, 40.0, 300.0))),
         node_mishaps.RestartedByHand(node=node),
         program_mishaps.StaleReadings(seconds=dice.choice((3.0, 60.0))),
-        mishaps.LeaseTaken(),
+        mishaps.LeaseRemoved(),
     )
     return dice.choice(choices)
 

@@ -187,6 +187,6 @@ def _worse(dice: Random, node: NodeName, zones: tuple[str, ...]) -> What:
         journal,
         program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0)), restarts=dice.random() < 0.4),
         program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0)), restarts=dice.random() < 0.4),
-        mishaps.Asked(request=dice.choice((Request.PAUSE, Request.INTERRUPT))),
+        mishaps.PersonAsked(request=dice.choice((Request.PAUSE, Request.INTERRUPT))),
     )
     return dice.choice(choices)

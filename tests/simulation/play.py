@@ -19,9 +19,9 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.simulation.glance import glance
-from orchestrator.simulation.invariants import Step
+from orchestrator.simulation.invariants import JournalStep
 from orchestrator.simulation.merge_invariants import broken
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip
 from orchestrator.simulation.world import World
@@ -71,7 +71,7 @@ class Watcher:
         for record in self.simulation.journal.records[self.read :]:
             before, self.followed = self.followed, evolve(self.followed, record)
             self.read += 1
-            step = Step(before=before, record=record, after=self.followed)
+            step = JournalStep(before=before, record=record, after=self.followed)
             wrong = broken(step) if self.invariants else ()
             if self.simulation.fate.stood >= LONG_STILL:
                 wrong = tuple(line for line in wrong if not line.startswith(KEPT_BY_THE_CLOCK))
@@ -129,7 +129,7 @@ def play(
     invariants: bool = True,
     told: list[Event] | None = None,
     most_turns: int = MAX_TURNS,
-    reads: Order = Order.CLUSTER_FIRST,
+    reads: ReadingOrder = ReadingOrder.CLUSTER_FIRST,
     at_the_end: bool = False,
 ) -> RunState:
     """Drive the loop to the end of this attempt; a `Crash` is the caller's.

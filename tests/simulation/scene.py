@@ -36,12 +36,12 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import Upgraded
 from orchestrator.runs.past_runs import past_run_of
 from orchestrator.runs.unfinished import restore_run, resume_run
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.database import DatabaseUse
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.simulation import turns
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.fate import Fate
-from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, Seams, Trip, What
+from orchestrator.simulation.mishaps import Crash, How, Mishap, PersonAsked, Seams, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 from tests.simulation import ends
@@ -81,7 +81,7 @@ def asked(
     request: Request, verb: str, target: str | None = None, *, nth: int = 1, after: float = 0
 ) -> Mishap:
     """Somebody asks the run to pause, to stop, or interrupts it."""
-    return at(verb, Asked(request=request), target, nth=nth, after=after)
+    return at(verb, PersonAsked(request=request), target, nth=nth, after=after)
 
 
 def trip(verb: str, how: How, target: str | None = None, **more: float) -> Trip:
@@ -246,7 +246,7 @@ class Scene(Ends):
     wanted: Policy = field(default_factory=policy)
     befalls: Sequence[Mishap | Trip] = ()
     planned: tuple[tuple[NodeName, ...], ...] = ()
-    reads: Order = Order.CLUSTER_FIRST
+    reads: ReadingOrder = ReadingOrder.CLUSTER_FIRST
     then: Sequence[Step] = ()
     lives: Mapping[str, int] | None = None
     boots: Mapping[str, int] | None = None
@@ -425,7 +425,10 @@ def _with_seams(simulation: Simulation, seams: Seams) -> None:
 
 
 def _attempt(
-    played: Played, how: Ends, begins: Callable[[], RunState | None], reads: Order = Order.CLUSTER_FIRST
+    played: Played,
+    how: Ends,
+    begins: Callable[[], RunState | None],
+    reads: ReadingOrder = ReadingOrder.CLUSTER_FIRST,
 ) -> None:
     state = begins()
     began = played.world.agenda.now
@@ -455,7 +458,7 @@ def _command(played: Played, how: Command) -> None:
     began, found, sent = world.agenda.now, settings(world), len(simulation.hosts.sent)
     with (
         simulation.connect(tell=played.said.append) as connection,
-        connection.state(Access.CONTINUE) as store,
+        connection.state(DatabaseUse.CONTINUE) as store,
     ):
         past, refused = past_run_of(store, store.runs()[0]), None
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.model.policy import Together
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.simulation.mishaps import SnapshotAborted
 from tests.simulation import corpus
 from tests.simulation.chance import chance
@@ -88,15 +88,20 @@ def test_every_kind_of_mishap_came_about(lived: Tally) -> None:
 
 def test_the_world_is_read_in_both_orders() -> None:
     """A real run reads the cluster and its hosts at once: either may tell of the earlier moment."""
-    assert {chance(seed).reads for seed in range(20)} == {Order.CLUSTER_FIRST, Order.HOSTS_FIRST}
+    assert {chance(seed).reads for seed in range(20)} == {
+        ReadingOrder.CLUSTER_FIRST,
+        ReadingOrder.HOSTS_FIRST,
+    }
 
-    def told(seed: int, order: Order) -> str:
+    def told(seed: int, order: ReadingOrder) -> str:
         life = Life(replace(chance(seed, ordinary=False), reads=order))
         life.live()
         return life.trace()
 
     # In most runs nothing happens just between the two readings.
-    differs = (told(seed, Order.CLUSTER_FIRST) != told(seed, Order.HOSTS_FIRST) for seed in range(12))
+    differs = (
+        told(seed, ReadingOrder.CLUSTER_FIRST) != told(seed, ReadingOrder.HOSTS_FIRST) for seed in range(12)
+    )
     assert any(differs), "the order that was drawn is not the one in which the run reads"
 
 

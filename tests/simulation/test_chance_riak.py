@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.model.policy import Strategy
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from tests.simulation.chance import chance
 from tests.simulation.chance_riak import FIRST, chance_riak, without_gates, world_of
 from tests.simulation.play import plan_of
@@ -50,7 +50,10 @@ def test_every_kind_of_mishap_befell_a_ring() -> None:
 
 def test_what_is_drawn_is_of_every_kind() -> None:
     drawn = [chance_riak(FIRST + seed) for seed in range(100)]
-    assert {one.reads for one in drawn} == set(Order) & {Order.CLUSTER_FIRST, Order.HOSTS_FIRST}
+    assert {one.reads for one in drawn} == set(ReadingOrder) & {
+        ReadingOrder.CLUSTER_FIRST,
+        ReadingOrder.HOSTS_FIRST,
+    }
     assert {one.wanted.strategy for one in drawn} == set(Strategy)
     assert {bool(one.ring.locations) for one in drawn if one.wanted.strategy is Strategy.SHARD_SAFE} == {
         True,

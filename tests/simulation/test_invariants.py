@@ -59,7 +59,7 @@ from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile, TuningSetting
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.work_event import InstallEnded, TuningApplied, Upgraded
-from orchestrator.simulation.invariants import Step
+from orchestrator.simulation.invariants import JournalStep
 from orchestrator.simulation.merge_invariants import ALL_INVARIANTS as INVARIANTS
 from orchestrator.simulation.merge_invariants import broken
 from tests.simulation.play import cluster, policy
@@ -134,31 +134,33 @@ def _es2(state: RunState, phase: NodePhase) -> RunState:
     return with_node(state, ES2, phase=phase)
 
 
-def _step(before: RunState, event: Event, after: RunState | None = None, *, passed: float = 1.0) -> Step:
+def _step(
+    before: RunState, event: Event, after: RunState | None = None, *, passed: float = 1.0
+) -> JournalStep:
     record = Record(run="run-1", sequence=7, at=AT + passed, event=event)
-    return Step(before=before, record=record, after=after or before)
+    return JournalStep(before=before, record=record, after=after or before)
 
 
-def _writes(change: SettingChange, purpose: Purpose, **changes: Any) -> Step:
+def _writes(change: SettingChange, purpose: Purpose, **changes: Any) -> JournalStep:
     return _step(_state(**changes), ActionSent(action=WriteSettings(changes=(change,), purpose=purpose)))
 
 
-def _changed(found: str | None, after: SettingChange) -> Step:
+def _changed(found: str | None, after: SettingChange) -> JournalStep:
     """Allocation is written once more, to another value of ours, and this stands there now."""
     again = SettingChanged(level=KEY[0], key=KEY[1], found=found, wanted="none", purpose=Purpose.WITHHOLD)
     return _step(_state(), again, _state(settings={KEY: replace(after, wanted="none")}))
 
 
-def _ended(outcome: Outcome, es1: NodePhase) -> Step:
+def _ended(outcome: Outcome, es1: NodePhase) -> JournalStep:
     return _step(_state(Phase.ENDED, es1), RunFinished(outcome=outcome, exit_code=1, seconds=1.0))
 
 
-def _all_done() -> Step:
+def _all_done() -> JournalStep:
     state = _es2(_state(Phase.ENDED, RECOVERED, **NOTHING), RECOVERED)
     return _step(with_node(state, ES3, phase=RECOVERED), DONE)
 
 
-def _beside(*shards: ShardUnderWay, unassigned: int = 0, number: int = 1) -> Step:
+def _beside(*shards: ShardUnderWay, unassigned: int = 0, number: int = 1) -> JournalStep:
     """es1 is stopped while es2, of the wave before, still recovers."""
     read = Overlapping(number=number, unassigned=unassigned, shards=shards)
     state = _state(overlapping=read, policy=policy(overlap_recovery=True))
@@ -169,7 +171,7 @@ def _under_way(*nodes: NodeName) -> ShardUnderWay:
     return ShardUnderWay(index="logs", number=0, nodes=nodes)
 
 
-def _begins(es2: NodePhase, *, overlap: bool = False) -> Step:
+def _begins(es2: NodePhase, *, overlap: bool = False) -> JournalStep:
     """A wave begins while es2 is in this phase."""
     wanted = policy(overlap_recovery=overlap)
     after = _es2(_state(Phase.WITHHELD, PENDING, policy=wanted), es2)
@@ -182,7 +184,7 @@ def _rebooted(
     es2: NodePhase = STOPPED,
     also: tuple[NodeName, ...] = (ES2,),
     doubt: Doubt | None = None,
-) -> Step:
+) -> JournalStep:
     """The machine of es1 and es2 is told to reboot."""
     state = _state(wave=replace(BOTH, machines=((ES1, ES2),)))
     for name, phase in ((ES1, es1), (ES2, es2)):
@@ -197,7 +199,7 @@ def _tuned(tunable: str = "numad", es1: NodePhase = STOPPED, **changes: Any) -> 
     return _state(es1=es1, policy=policy(tune=profile), **changes)
 
 
-def _ended_step(state: InstallState) -> Step:
+def _ended_step(state: InstallState) -> JournalStep:
     ended = InstallEnded(node=ES1, number=0, ticket="run-1/es1/0/1", state=state)
     return _step(_owing(Phase.DOWN, STOPPING, TO_INSTALL), ended, _owing())
 
@@ -208,12 +210,12 @@ def _installing(es1: NodePhase = STOPPED) -> RunState:
     return with_node(_state(es1=es1, policy=upgrading()), ES1, install=sent)
 
 
-def _starting_wave(*nodes: NodeName) -> Step:
+def _starting_wave(*nodes: NodeName) -> JournalStep:
     wave = WaveStarted(wave=Wave(number=1, nodes=nodes), incarnations={})
     return _step(_state(planned=((ES1, ES2),)), wave)
 
 
-STEPS_OF: Final[Mapping[str, tuple[Step, ...]]] = {
+STEPS_OF: Final[Mapping[str, tuple[JournalStep, ...]]] = {
     # the step that breaks it, then those that do not: often just inside the limit that the first is beyond
     "stops_stand_behind_withholding": (
         _step(_state(settings={}, withheld=frozenset()), STOP),
@@ -339,7 +341,7 @@ STEPS_OF: Final[Mapping[str, tuple[Step, ...]]] = {
     **MERGE_STEPS,
 }
 
-SAID: Final[tuple[tuple[str, Step], ...]] = (
+SAID: Final[tuple[tuple[str, JournalStep], ...]] = (
     ("a_reboot_takes_down_only_what_is_down: es1: not the nodes of one machine", _rebooted(also=())),
     ("es2 (pending) goes down with the host of es1", _rebooted(es2=PENDING)),
     ("es1 (starting) goes down with the host of es1", _rebooted(es1=STARTING)),
@@ -377,7 +379,7 @@ SAID: Final[tuple[tuple[str, Step], ...]] = (
 """Other steps that break one, and what is said of each."""
 
 
-def _kind(step: Step) -> tuple[type[object], ...]:
+def _kind(step: JournalStep) -> tuple[type[object], ...]:
     event = step.record.event
     return (type(event), type(event.action)) if isinstance(event, ActionSent) else (type(event),)
 

@@ -265,7 +265,7 @@ def _gates_read(simulation: Simulation) -> None:
     simulation.cluster.bulk(tuple(simulation.world.indices))
 
 
-_LEASE: Final = mishaps.LeaseTaken()
+_LEASE: Final = mishaps.LeaseRemoved()
 _WRITER: Final = index_mishaps.WriterBegins(index="posts-1")
 _GONE: Final = index_mishaps.IndexDeleted(index="posts-1", made_again=True)
 _STALE: Final = program_mishaps.StaleReadings(seconds=60.0)
@@ -380,7 +380,7 @@ def test_without_the_lease_nodes_of_the_successor_are_unknown(*, blind: bool) ->
     world = cluster(3)
     world.owner = SimOwner(epoch=2, since=0.0, in_hand=lambda: [ES2])
     world.last_read = 1.0
-    process = turns.Process(run="run-1", epoch=1, blind=blind)
+    process = turns.SimulatedProcess(run="run-1", epoch=1, blind=blind)
     turns.acts(world, StartNode(node=ES2), world.nodes[ES2], process)
     assert bool(world.violations) is not blind
     turns.acts(world, StopNode(node=ES3), world.nodes[ES3], process)
@@ -403,7 +403,7 @@ def test_an_unrefreshed_lease_is_lost_in_a_minute_and_regained() -> None:
         assert held or lease.view().refreshed > 60.0
 
 
-@pytest.mark.parametrize("what", [mishaps.LeaseTaken(), LeaseUnrefreshed(seconds=10.0)], ids=str)
+@pytest.mark.parametrize("what", [mishaps.LeaseRemoved(), LeaseUnrefreshed(seconds=10.0)], ids=str)
 def test_no_record_is_written_over_a_lease_that_is_not_ours(what: What) -> None:
     simulation = Simulation(cluster(3))
     simulation.begin(policy())

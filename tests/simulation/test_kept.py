@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
+from orchestrator.elasticsearch.access import Access as ClusterAccess
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
 from orchestrator.model.encoding import encode_event
@@ -27,13 +30,10 @@ from orchestrator.model.work_event import InstallEnded
 from orchestrator.runs.past_runs import past_run_of
 from orchestrator.runs.unfinished import restore_run, resume_run
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.simulation import machines
 from orchestrator.simulation.world import World
-from orchestrator.stores.elasticsearch.access import Access as ClusterAccess
-from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.view.history import history_text, past_run
 from orchestrator.view.status import status_object, status_text
 from tests.cli.small_cluster import SmallCluster
@@ -58,7 +58,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def kept(database: Path) -> Iterator[StateStore]:
-    store = open_store(f"sqlite:///{database}", {}, access=Access.READ)
+    store = open_store(f"sqlite:///{database}", {}, access=DatabaseUse.READ)
     yield store
     store.close()
 
@@ -139,7 +139,7 @@ def _taken_up(run: str, folder: Path, subtests: pytest.Subtests, outcome: Outcom
         killed = _killed(run, cut, folder / f"{phase}.db")
         with subtests.test(phase=phase), killed as (world, found, simulation):
             with simulation.connect() as connection:
-                store = connection.state(Access.WRITE)
+                store = connection.state(DatabaseUse.WRITE)
                 (entry,) = store.runs()
                 ended = take_up(connection, store, past_run_of(store, entry))
             assert ended.outcome is outcome, ended.message
@@ -161,7 +161,7 @@ def test_killed_in_any_phase_resume_run_works(run: str, tmp_path: Path, subtests
 
 
 def _records(file: Path, run: str) -> tuple[Record, ...]:
-    store = open_store(f"sqlite:///{file}", {}, access=Access.READ)
+    store = open_store(f"sqlite:///{file}", {}, access=DatabaseUse.READ)
     try:
         return store.replay(run)
     finally:

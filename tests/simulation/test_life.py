@@ -28,7 +28,7 @@ from orchestrator.model.policy import (
     Policy,
 )
 from orchestrator.simulation import allocation, deciders, mishaps
-from orchestrator.simulation.facts import Absent, Fact
+from orchestrator.simulation.facts import AbsentCopy, Fact
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import SimIndex
 from tests.simulation import index_mishaps
@@ -183,9 +183,9 @@ def test_a_copy_named_as_not_waited_for_is_missed_if_fewer_serve(
     with pytest.raises(BrokenError, match="missing at the end") if missed else nullcontext():
         life._judge_copies([])
     now, before = life.simulation.clock.now(), life.began - 1.0
-    assert life._as_found(now, Absent(shard=shard.id, serving=1, had=2)) is not missed
-    assert not life._as_found(now, Absent(shard=shard.id, serving=1, had=3))  # one more than it said
-    assert not life._as_found(before, Absent(shard=shard.id, serving=1, had=2))  # it had not said so yet
+    assert life._as_found(now, AbsentCopy(shard=shard.id, serving=1, had=2)) is not missed
+    assert not life._as_found(now, AbsentCopy(shard=shard.id, serving=1, had=3))  # one more than it said
+    assert not life._as_found(before, AbsentCopy(shard=shard.id, serving=1, had=2))  # it had not said so yet
 
 
 def test_a_replica_that_others_add_is_not_the_runs_to_wait_for(life: Life) -> None:

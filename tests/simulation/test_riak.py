@@ -32,7 +32,7 @@ from orchestrator.riak.rules.recovery import unsettled
 from orchestrator.simulation import judge, machines
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.glance import glance
-from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable, What
+from orchestrator.simulation.mishaps import How, Mishap, NodeDies, PersonAsked, Trip, Unreadable, What
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_mishaps import HandoffSticks, MemberJoins, OwnershipMoves
 from orchestrator.view.live import LiveReporter
@@ -313,7 +313,7 @@ RUNS: dict[str, tuple[list[Mishap], list[Trip], Outcome]] = {
         Outcome.FAILED,
     ),
     "stopped by the operator": (
-        [Mishap(what=Asked(request=Request.STOP), verb="start", target=TWO, after=3.0)],
+        [Mishap(what=PersonAsked(request=Request.STOP), verb="start", target=TWO, after=3.0)],
         [],
         Outcome.INTERRUPTED,
     ),

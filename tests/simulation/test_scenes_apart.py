@@ -37,11 +37,11 @@ def test_a_removed_record_is_that_of_its_program_alone() -> None:
     ours = Simulation(cluster(3))
     ours.begin(policy())
     record, other = ours.record, ours.successor("run-2")
-    ours.fate.befall(mishaps.LeaseTaken())
+    ours.fate.befall(mishaps.LeaseRemoved())
     assert ours.leases.in_force is None
     other.begin(policy())
     assert (other.record.run, other.record.epoch) == ("run-2", record.epoch)
-    ours.fate.befall(mishaps.LeaseTaken())
+    ours.fate.befall(mishaps.LeaseRemoved())
     assert ours.leases.read() == other.record, "ours is not there to be removed"
 
 

@@ -15,7 +15,7 @@ from orchestrator.runs.past_runs import RunPassed, Wanted, find_run, past_run_of
 from orchestrator.runs.prepare import prepare
 from orchestrator.runs.simulated import OpenStore
 from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash
 from tests.simulation.play import cluster, policy
@@ -95,7 +95,7 @@ def test_a_killed_run_is_taken_up_under_any_clock(ahead: float, *, resumes: bool
     ours.fate.clock_ahead = 0.0
     assert restart(ours, killed_at=DOWN) is None
     assert not machines.as_found()
-    with ours.connect() as connection, connection.state(Access.CONTINUE) as store:
+    with ours.connect() as connection, connection.state(DatabaseUse.CONTINUE) as store:
         assert {wanted: find_run(store, wanted).run for wanted in Wanted} == dict.fromkeys(Wanted, ours.run)
         if resumes:
             past = past_run_of(store, find_run(store, Wanted.RESUME))
@@ -130,12 +130,12 @@ def test_who_took_over_is_restored_and_not_the_run_before_it(ahead: float) -> No
     assert [event.takes_over for event in records if isinstance(event, LeaseTaken)] == [dead]
     assert [event.takes_over for event in records if isinstance(event, RestoreBegun)] == [dead]
     machines.world.agenda.advance(10 * 60.0)
-    with ours.connect() as connection, connection.state(Access.READ) as store:
+    with ours.connect() as connection, connection.state(DatabaseUse.READ) as store:
         assert find_run(store, Wanted.RESTORE).run == heir
     assert restore(ours) is Outcome.RESTORED
     assert machines.as_found()
     assert "nothing to restore" in str(restore(ours))
-    with ours.connect() as connection, connection.state(Access.READ) as store:
+    with ours.connect() as connection, connection.state(DatabaseUse.READ) as store:
         outcomes = {entry.run: entry.outcome for entry in store.runs()}
     assert (outcomes[dead], outcomes[heir]) == (Outcome.RESTORED, Outcome.RESTORED)
 
@@ -161,7 +161,7 @@ def test_values_of_a_passed_run_are_written_only_by_name(ahead: float, *, named:
     assert ours.records(dead) == written
     with (
         ours.connect() as connection,
-        connection.state(Access.READ) as store,
+        connection.state(DatabaseUse.READ) as store,
         pytest.raises(UsageError, match=f"resume {dead}`"),
     ):
         find_run(store, Wanted.RESUME)
@@ -184,7 +184,7 @@ def test_each_process_advises_commands_with_its_own_state(monkeypatch: pytest.Mo
     assert replay(ours.run, ours.records(ours.run)).command("resume").endswith(" --state " + place[0])
     place[0] = "sqlite:////mnt/two/state.db"
     assert restore(ours) is Outcome.RESTORED
-    with ours.connect() as connection, connection.state(Access.CONTINUE) as found:
+    with ours.connect() as connection, connection.state(DatabaseUse.CONTINUE) as found:
         ended = resume_run(connection, found, past_run_of(found, find_run(found, Wanted.RESUME)))
     assert ended.command("status") == f"orchestrate status {ours.run} --state {place[0]}"
     moved = [

@@ -9,7 +9,7 @@ from orchestrator.engine.grid import NODE_STEPS
 from orchestrator.engine.phases import RUN_STEPS
 from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.simulation.mishaps import Asked, How, Mishap, Trip
+from orchestrator.simulation.mishaps import How, Mishap, PersonAsked, Trip
 from tests.simulation.play import cluster, play, policy, run
 from tests.simulation.program import Simulation
 from tests.simulation.scenes import lost_stops
@@ -63,7 +63,7 @@ def test_every_legal_step_is_taken_by_some_run() -> None:
     play(anyway, anyway.begin(policy(begin_anyway=True)))
     (preparing,) = (each for each in lost_stops.SCENES if "a resume is PREPARING" in each.name)
     late = preparing.play().simulation
-    asked = Mishap(what=Asked(request=Request.INTERRUPT), verb="stop", after=1.0)
+    asked = Mishap(what=PersonAsked(request=Request.INTERRUPT), verb="stop", after=1.0)
     undone, _ = run(cluster(3), plan=[asked], trips=[Trip(verb="stop", how=How.LOST)])
     journals = [[record.event for record in each.journal.records] for each in (anyway, late, undone)]
     for seed in _SEEDS:

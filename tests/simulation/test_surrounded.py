@@ -15,7 +15,7 @@ import pytest
 from orchestrator.around import beside, silence
 from orchestrator.around.outbox import Send
 from orchestrator.around.story import Message
-from orchestrator.config.around import Alertmanager, Around, Grafana, On, Target
+from orchestrator.config.around import Alertmanager, Around, Grafana, MessageTarget, On
 from orchestrator.config.secrets import parse_reference
 from orchestrator.engine.estimate import last_of_run
 from orchestrator.model.action import StopNode
@@ -30,7 +30,7 @@ from tests.fakes.grafana import FakeGrafana
 from tests.fakes.scripted_http import ScriptedServer, hang, large, reply
 from tests.simulation.scene import EVERY, FAILED, PAUSED, Played, Scene, asked, first, refused, resume
 
-TARGET: Final = Target(name="chat", url="http://h/", on=frozenset(On), after=600.0, text="{text}")
+TARGET: Final = MessageTarget(name="chat", url="http://h/", on=frozenset(On), after=600.0, text="{text}")
 KEY: Final = "a key"
 TOKEN: Final = parse_reference("env:KEY")
 Key = tuple[str, int]

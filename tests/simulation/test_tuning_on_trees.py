@@ -17,7 +17,6 @@ from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
 from orchestrator.cli.work.tune import revert
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.port import Hosts
 from orchestrator.model.action import ActionResult, HostAction, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Outcome
@@ -27,11 +26,12 @@ from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.runs.tuning import TunedHosts
 from orchestrator.runtime import tables
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access, open_engine
+from orchestrator.runtime.database import DatabaseUse, open_engine
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import StateStore
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.mishaps import Crash
+from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree
 from tests.simulation.play import cluster, play, policy
@@ -51,7 +51,7 @@ RUN = "20261122-0300-k1l1"
 class HostsOfFiles(SimulatedHosts):
     """Simulated machines, of which tuning finds real files and changes them."""
 
-    real: Hosts
+    real: TunableHosts
 
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
@@ -81,9 +81,9 @@ class Life:
             out=io.StringIO(),
             err=io.StringIO(),
         )
-        self.port = Hosts({ES2: self.tree.settings(node=ES2)})
-        engine = open_engine(make_url(f"sqlite:///{folder}/state.db"), Access.WRITE, make_folder=True)
-        tables.ready(engine, Access.WRITE)
+        self.port = TunableHosts({ES2: self.tree.settings(node=ES2)})
+        engine = open_engine(make_url(f"sqlite:///{folder}/state.db"), DatabaseUse.WRITE, make_folder=True)
+        tables.ready(engine, DatabaseUse.WRITE)
         self.store = StateStore(engine)
         self.simulation = simulation = Simulation(cluster(3), run=RUN, state=engine)
         simulation.hosts = HostsOfFiles(

@@ -31,7 +31,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.reading import Instant
 from orchestrator.model.work_event import Upgraded
 from orchestrator.simulation import allocation, deciders, machines, turns
-from orchestrator.simulation.facts import Absent
+from orchestrator.simulation.facts import AbsentCopy
 from orchestrator.simulation.mishaps import How, SettingMeddled
 from orchestrator.simulation.parts import SimCopy, SimIndex
 from tests.simulation import merged, odd, tuned, upgrading
@@ -394,7 +394,7 @@ class Life(AnyLife):
             if seen and missing > excused and missing > self._reported_missing(shard.id, serving):
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
 
-    def _as_found(self, at: Instant, absent: Absent) -> bool:
+    def _as_found(self, at: Instant, absent: AbsentCopy) -> bool:
         index, shard = self.world.placement.shard(absent.shard) or (None, None)
         if index is not None and shard is not None and not deciders.has_place(self.world, index, shard):
             return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 
@@ -18,7 +18,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[StateStore]:
-    opened = open_store(url, {}, access=Access.WRITE)
+    opened = open_store(url, {}, access=DatabaseUse.WRITE)
     yield opened
     opened.close()
 

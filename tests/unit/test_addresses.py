@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, insert
 
+from orchestrator import lease_record
 from orchestrator.config.hosts import OverrideSpec, RiakHostsSpec
 from orchestrator.config.riak import address_of
+from orchestrator.elasticsearch.access import published_places
+from orchestrator.elasticsearch.fields import Malformed
+from orchestrator.elasticsearch.naming import host_of, name_of
 from orchestrator.errors import ConfigError, JournalError
 from orchestrator.hosts.connections.jump import split_jump
 from orchestrator.hosts.settings import HostSettings
@@ -20,14 +24,10 @@ from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
+from orchestrator.riak.output import MalformedOutput as MalformedRiak
+from orchestrator.riak.terms import node_name, node_names, printed_node
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.ledger import Ledger
-from orchestrator.stores import lease_record
-from orchestrator.stores.elasticsearch.access import published_places
-from orchestrator.stores.elasticsearch.fields import Malformed
-from orchestrator.stores.elasticsearch.naming import host_of, name_of
-from orchestrator.stores.riak.output import Malformed as MalformedRiak
-from orchestrator.stores.riak.terms import node_name, node_names, printed_node
 from orchestrator.untrusted import UntrustedValue, account, address
 
 ES1 = NodeName("es1")

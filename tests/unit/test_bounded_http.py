@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from orchestrator.bounded_http import Answered, AnswerLimit, Bounds, bounded, exchange
+from orchestrator.bounded_http import AnswerLimit, Bounds, HttpAnswer, bounded, exchange
 from tests.fakes.certificates import Certificates
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, cut, raw, reply
 
@@ -48,7 +48,7 @@ def pool_of(server: ScriptedServer, **more: object) -> urllib3.HTTPConnectionPoo
 
 def ask(
     server: ScriptedServer, watch: Watch, bounds: Bounds = PATIENT, body: bytes | None = None
-) -> Answered:
+) -> HttpAnswer:
     return exchange(pool_of(server), "GET", "/", headers={}, body=body, bounds=bounds, now=watch)
 
 

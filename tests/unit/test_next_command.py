@@ -24,10 +24,10 @@ EXPLAINED = {
     "config/playbook.py",
     "config/policy.py",
     "config/which_file.py",
-    "diagnosis/outlier.py",
-    "hosts/tunables/own_files.py",  # written into files on hosts
-    "hosts/tuning/boot_files.py",
-    "hosts/undoing.py",  # within the output of `tune revert`
+    "diagnosis/findings/outlier.py",
+    "tuning/tunables/own_files.py",  # written into files on hosts
+    "tuning/boot_files.py",
+    "tuning/undoing.py",  # within the output of `tune revert`
     "around/silence.py",  # the comment of a silence
     "runs/first_file.py",  # written into cluster files
     "runs/files.py",
@@ -40,7 +40,7 @@ EXPLAINED = {
 def test_no_module_composes_a_command_line_of_its_own() -> None:
     typed = re.compile(rf"`?\borchestrate (?:{'|'.join(COMMANDS)}|$)")
     found = {module.name for module in modules() if any(typed.search(text) for _, text in module.texts)}
-    of_hosts = {"hosts/tuning_script.py", "hosts/connections/frame.py", "view/tuning.py"}
+    of_hosts = {"tuning/tuning_script.py", "hosts/connections/frame.py", "view/tuning.py"}
     assert found - of_hosts == EXPLAINED
 
 

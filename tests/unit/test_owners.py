@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.owners import (
-    Entry,
+    OwnershipVerdict,
+    PathEntry,
     Problem,
-    Verdict,
     _distrust,
     _is_private,
     entries_of,
@@ -26,15 +26,15 @@ STAFF, OPERATORS = 50, 900
 FILE, FOLDER, LINK = stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK
 
 
-def folder(path: str, mode: int, uid: int = ROOT, gid: int = ROOT, *, listed: bool = False) -> Entry:
-    return Entry(path=Path(path), uid=uid, gid=gid, mode=FOLDER | mode, listed=listed)
+def folder(path: str, mode: int, uid: int = ROOT, gid: int = ROOT, *, listed: bool = False) -> PathEntry:
+    return PathEntry(path=Path(path), uid=uid, gid=gid, mode=FOLDER | mode, listed=listed)
 
 
-def file(path: str, mode: int, uid: int = ANN, gid: int = ANN, *, listed: bool = False) -> Entry:
-    return Entry(path=Path(path), uid=uid, gid=gid, mode=FILE | mode, listed=listed)
+def file(path: str, mode: int, uid: int = ANN, gid: int = ANN, *, listed: bool = False) -> PathEntry:
+    return PathEntry(path=Path(path), uid=uid, gid=gid, mode=FILE | mode, listed=listed)
 
 
-def judged(*entries: Entry, alone_in: str | None = None) -> Verdict:
+def judged(*entries: PathEntry, alone_in: str | None = None) -> OwnershipVerdict:
     """The verdict for Ann, who has a group of her own, as root has."""
     return judge(
         (folder("/", 0o755), *entries),
@@ -47,7 +47,7 @@ def judged(*entries: Entry, alone_in: str | None = None) -> Verdict:
 HOME = folder("/h", 0o700, ANN, ANN)
 SHARED = folder("/s", 0o2770, ROOT, OPERATORS)
 TMP = folder("/tmp", 0o1777)
-CASES: dict[str, tuple[tuple[Entry, ...], list[tuple[str, Problem]]]] = {
+CASES: dict[str, tuple[tuple[PathEntry, ...], list[tuple[str, Problem]]]] = {
     "our file": ((HOME, file("/h/f", 0o600)), []),
     "root's file": ((folder("/etc", 0o755), file("/etc/f", 0o644, ROOT, ROOT)), []),
     "our group is ours alone": ((folder("/h", 0o775, ANN, ANN), file("/h/f", 0o664)), []),
@@ -65,11 +65,11 @@ CASES: dict[str, tuple[tuple[Entry, ...], list[tuple[str, Problem]]]] = {
         [("/a", Problem.OTHERS)],
     ),
     "its link in /tmp to our file": (
-        (TMP, Entry(path=Path("/tmp/l"), uid=EVE, gid=EVE, mode=LINK | 0o777), HOME, file("/h/f", 0o600)),
+        (TMP, PathEntry(path=Path("/tmp/l"), uid=EVE, gid=EVE, mode=LINK | 0o777), HOME, file("/h/f", 0o600)),
         [("/tmp/l", Problem.OWNER)],
     ),
     "our link to its file": (
-        (Entry(path=Path("/l"), uid=ANN, gid=ANN, mode=LINK | 0o777), HOME, file("/h/f", 0o600, EVE)),
+        (PathEntry(path=Path("/l"), uid=ANN, gid=ANN, mode=LINK | 0o777), HOME, file("/h/f", 0o600, EVE)),
         [("/h/f", Problem.OWNER)],
     ),
     "a colleague's file where a group shares": ((SHARED, file("/s/f", 0o660, EVE, OPERATORS)), []),
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[tuple[Entry, ...], list[tuple[str, Problem]]]] = {
 
 
 @pytest.mark.parametrize(("entries", "problems"), CASES.values(), ids=CASES)
-def test_who_can_change_a_file(entries: tuple[Entry, ...], problems: list[tuple[str, Problem]]) -> None:
+def test_who_can_change_a_file(entries: tuple[PathEntry, ...], problems: list[tuple[str, Problem]]) -> None:
     found = judged(*entries)
     assert [(str(entry.path), problem) for entry, problem in found.problems] == problems
 
@@ -108,7 +108,7 @@ def test_a_folder_of_a_group_is_shared() -> None:
 
 
 @pytest.mark.parametrize("crowd", [TMP, folder("/tmp", 0o1770, ROOT, STAFF)])
-def test_a_sticky_folder_is_no_place_for_a_state(crowd: Entry) -> None:
+def test_a_sticky_folder_is_no_place_for_a_state(crowd: PathEntry) -> None:
     """Everybody could put a rollback journal there, which SQLite would write into the database."""
     ours = file("/tmp/f", 0o600)
     assert judged(crowd, ours, alone_in="/tmp").problems == ((crowd, Problem.CROWDED),)
@@ -180,7 +180,7 @@ def test_a_folder_for_a_group_can_be_closed_or_shared(place: Path) -> None:
     close, share = said.split("`")[1::2]
     assert close.startswith("chmod g-w ")
     assert os.system(share) == 0  # noqa: S605  (chmod)
-    assert verdict_on(place) == Verdict(problems=(), shared=True)
+    assert verdict_on(place) == OwnershipVerdict(problems=(), shared=True)
 
 
 def test_a_group_of_other_accounts_too_is_not_private() -> None:

@@ -33,11 +33,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.stores.riak.dialect import Dialect
-from orchestrator.stores.riak.output import CommandOutput
-from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
-from orchestrator.stores.riak.parse_ring import parse_partitions, ring_of
-from orchestrator.stores.riak.parse_stats import parse_stats
+from orchestrator.riak.dialect import RiakDialect
+from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.parse_members import parse_cluster_status, parse_member_status
+from orchestrator.riak.parse_ring import parse_partitions, ring_of
+from orchestrator.riak.parse_stats import parse_stats
 from tests.doubles.riak_double.commands import answer
 from tests.doubles.riak_double.daemon import Node
 from tests.doubles.riak_double.machine import INACTIVITY_SECONDS
@@ -64,7 +64,7 @@ from tests.riak_transcripts import (
     recordings,
     wrapper_recordings,
 )
-from tests.unit.stores.cases import known
+from tests.unit.clusters.cases import known
 
 PACE = 0.02
 
@@ -359,7 +359,7 @@ def settled_five() -> World:
     return world
 
 
-def read(view: View, words: str) -> tuple[CommandOutput, Dialect]:
+def read(view: View, words: str) -> tuple[CommandOutput, RiakDialect]:
     """What `riak admin WORDS` prints, and how the program reads it."""
     return CommandOutput(exit=0, stdout=answer(["admin", *words.split()], view).said.whole), DIALECT
 

@@ -14,11 +14,11 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.quantities import format_duration, parse_duration
-from orchestrator.diagnosis.diagnose import diagnose as look_for_all
+from orchestrator.diagnosis.findings.diagnose import diagnose as look_for_all
+from orchestrator.diagnosis.records import signs_of_records
+from orchestrator.diagnosis.sampler import LONGEST, SHORTEST, sample
 from orchestrator.errors import ExitCode, JournalError, UsageError
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.diagnosis.records import signs_of_records
-from orchestrator.hosts.diagnosis.sampler import LONGEST, SHORTEST, sample
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Diagnosis, Signs
 from orchestrator.model.reading import Reading, Seconds, Unknown
@@ -27,7 +27,7 @@ from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.past_runs import histories
 from orchestrator.runs.reach import host_settings
 from orchestrator.runs.tuning import in_zone, select
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import StateMissing
 from orchestrator.view.diagnosis import diagnosis_lines, diagnosis_objects
 from orchestrator.view.history import past_run
@@ -165,7 +165,7 @@ def _addresses(ports: FilePorts, context: Context) -> Mapping[NodeName, str]:
 def _recoveries(cluster: str, context: Context, state: str | None) -> Mapping[NodeName, Seconds]:
     """How long each node took in its last restart; empty if there is no state."""
     try:
-        store = context.open_state(state, Access.READ)
+        store = context.open_state(state, DatabaseUse.READ)
     except StateMissing:
         return {}
     except JournalError as error:

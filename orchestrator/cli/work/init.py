@@ -25,6 +25,9 @@ from orchestrator.config.draft import (
 from orchestrator.config.lookup import folder_of_new, is_path, place_of_new
 from orchestrator.config.reaching import check_endpoint
 from orchestrator.config.secrets import FORMS, SecretResolver, parse_reference
+from orchestrator.elasticsearch.certificate import shown_certificate
+from orchestrator.elasticsearch.connection import Server
+from orchestrator.elasticsearch.faults import Fault
 from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.hosts.connection import unknown_keys
 from orchestrator.hosts.find_service import FoundService, NotAsked
@@ -43,9 +46,6 @@ from orchestrator.runs.first_file import (
     with_reasons,
     with_services,
 )
-from orchestrator.stores.elasticsearch.certificate import shown_certificate
-from orchestrator.stores.elasticsearch.connection import Server
-from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.tls import broken
 from orchestrator.untrusted import visible
 from orchestrator.view.text import counted, listed

@@ -23,7 +23,7 @@ from orchestrator.redact import Redactor, cleaned
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.past_runs import Wanted, find_run, histories, is_alive
 from orchestrator.runs.report import clean_for, facts_of_run, page_of, write_page
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import visible
 from orchestrator.view.history import NO_RUNS, history_object, history_text, past_run
@@ -45,7 +45,7 @@ def show_report(
     if run is None and cluster is None and none_yet(context, state):
         return _no_runs(context, output)
     name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.READ) as store:
+    with context.state(state, DatabaseUse.READ) as store:
         newest = store.runs(cluster=name, limit=1) if run is None else ()
         entry = newest[0] if newest else find_run(store, Wanted.SHOW, run=run, cluster=name)
         records = store.replay(entry.run)
@@ -95,7 +95,7 @@ def show_history(cluster: str | None, *, html: Path | None, output: Tabular, sta
     if cluster is None and none_yet(context, state):
         return _no_runs(context, output)
     name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.READ) as store:
+    with context.state(state, DatabaseUse.READ) as store:
         past = histories(store, cluster=name)
         runs = [
             found

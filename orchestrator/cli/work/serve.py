@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from orchestrator.around.metrics import Figures, text_of
-from orchestrator.around.story import Seen
+from orchestrator.around.story import PublicEvent
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.cli.work.report import redactor
@@ -24,10 +24,10 @@ from orchestrator.redact import Redactor, cleaned
 from orchestrator.runs.past_runs import is_alive
 from orchestrator.runs.report import clean_for, facts_of_run
 from orchestrator.runs.surroundings import last_success
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import provably_gone
 from orchestrator.runtime.store import RunEntry, StateStore
-from orchestrator.serve.board import METRICS, Board, Look, Shown
+from orchestrator.serve.board import METRICS, Board, Shown, StateLook
 from orchestrator.view.history import RunInHistory, history_object, past_run
 from orchestrator.view.report.facts import as_json
 from orchestrator.view.report.page import history_page, run_page
@@ -65,7 +65,7 @@ def serve_pages(
     if wrong := [host for host in hosts if not _NAME.fullmatch(host)]:
         raise UsageError(f"--host {wrong[0]}: write the name alone, without scheme, port and path")
     name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.READ) as store:
+    with context.state(state, DatabaseUse.READ) as store:
         where = store.where  # a state that cannot be read is an error of the command
     looks = Looks(context, state, cluster=name, cluster_file=cluster)
     board = Board(looks.look)
@@ -139,19 +139,19 @@ class Looks:
         self._listing: tuple[object, Shown] | None = None
         self._counted: dict[str, tuple[Figures, int]] = {}
 
-    def look(self, runs: Collection[str]) -> Look:
+    def look(self, runs: Collection[str]) -> StateLook:
         """The list, and the pages of these runs. One that cannot be read is no trouble for the others.
 
         Raises:
             JournalError: the state cannot be read.
         """
-        with self._context.state(self._state, Access.READ) as store:
+        with self._context.state(self._state, DatabaseUse.READ) as store:
             if self._found and store.in_memory:
                 raise JournalError(f"{store.where}: it was there, and is gone")
             self._found = not store.in_memory
             return self._looked(store, runs)
 
-    def _looked(self, store: StateStore, runs: Collection[str]) -> Look:
+    def _looked(self, store: StateStore, runs: Collection[str]) -> StateLook:
         entries = store.runs(cluster=self._cluster)
         by_id = {entry.run: entry for entry in entries}
         self._followed = {run: one for run, one in self._followed.items() if run in runs}
@@ -164,7 +164,9 @@ class Looks:
             except OrchestratorError as error:
                 faults[run] = str(error)
         metrics = self._metrics(store, entries) if METRICS in runs else ""
-        return Look(listing=self._list(store, entries[:_LISTED]), runs=shown, faults=faults, metrics=metrics)
+        return StateLook(
+            listing=self._list(store, entries[:_LISTED]), runs=shown, faults=faults, metrics=metrics
+        )
 
     def _metrics(self, store: StateStore, entries: Sequence[RunEntry]) -> str:
         """Of the last run of each cluster; of one whose journal is damaged there are none."""
@@ -180,7 +182,7 @@ class Looks:
             except JournalError:
                 continue
             for record in records:
-                figures.see(Seen(at=record.at, line=public_record(record), text=""))
+                figures.see(PublicEvent(at=record.at, line=public_record(record), text=""))
             figures.gone = entry.outcome is None and provably_gone(entry.process)
             counted[entry.run] = figures, last + len(records)
         self._counted = counted

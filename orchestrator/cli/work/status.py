@@ -18,7 +18,7 @@ from orchestrator.runs.connection import ClusterPorts
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.past_runs import PastRun, Wanted, find_run, is_alive, read_now
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import provably_gone, suspended_pid
 from orchestrator.runtime.state_file import VARIABLE
 from orchestrator.runtime.store import RunEntry, StateMissing, StateStore
@@ -45,7 +45,7 @@ def show_status(
             context.say(NO_RUNS)
         return int(context.end(ExitCode.DONE))
     name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.READ) as store:
+    with context.state(state, DatabaseUse.READ) as store:
         entry = find_run(store, Wanted.SHOW, run=run, cluster=name)
         live = watch and output is Output.TEXT and wants_live(context.out, context.environment)
         last, going = (0, _is_going(store, entry)) if live else _show(store, entry, context, cluster)
@@ -68,7 +68,7 @@ def none_yet(context: Context, state: str | None) -> bool:
         JournalError: the state cannot be read, or the file that was named with `--state` does not exist.
     """
     try:
-        with context.state(state, Access.READ) as store:
+        with context.state(state, DatabaseUse.READ) as store:
             if store.runs(limit=1):
                 return False
     except StateMissing as missing:

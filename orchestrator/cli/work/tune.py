@@ -16,8 +16,6 @@ from orchestrator.cli.options import NodeOptions, Output
 from orchestrator.cli.prompts import ask, require_terminal
 from orchestrator.engine.predicates import by_same_reason
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.tuning.boot_files import script_text
-from orchestrator.hosts.undoing import Back, Foreign, Kept, Ours
 from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.encoding import encode_event
@@ -40,10 +38,12 @@ from orchestrator.runs.tuning import (
     undo,
 )
 from orchestrator.runtime.codec import encode_change
-from orchestrator.runtime.database import WITHOUT_IT, Access
+from orchestrator.runtime.database import WITHOUT_IT, DatabaseUse
 from orchestrator.runtime.ledger import Ledger
-from orchestrator.runtime.signals import LastWords, Signals
+from orchestrator.runtime.signals import FinalTexts, Signals
 from orchestrator.runtime.store import StateMissing
+from orchestrator.tuning.boot_files import script_text
+from orchestrator.tuning.undoing import Back, Foreign, Kept, Ours
 from orchestrator.untrusted import one_line
 from orchestrator.view.live import live_console, wants_live
 from orchestrator.view.text import counted, listed, table
@@ -104,7 +104,7 @@ def apply_profile(
         where = stack.enter_context(_hosts(ports, context, state, nodes))
 
         def ledger() -> Ledger:
-            return stack.enter_context(context.state(state, Access.WRITE)).ledger(where.cluster)
+            return stack.enter_context(context.state(state, DatabaseUse.WRITE)).ledger(where.cluster)
 
         return int(apply(where, wanted, ledger, context, operator=context.operator, yes=yes))
 
@@ -115,7 +115,7 @@ def revert_hosts(cluster: str, nodes: NodeOptions, *, yes: bool, output: Output,
     file = context.hosts(cluster)
     with ExitStack() as stack:
         try:
-            store = stack.enter_context(context.state(state, Access.CONTINUE))
+            store = stack.enter_context(context.state(state, DatabaseUse.CONTINUE))
         except StateMissing as error:
             raise StateMissing(f"{str(error).removesuffix(WITHOUT_IT)}{_ORIGINALS}") from error
         ledger = store.ledger(file.spec.name)
@@ -403,7 +403,7 @@ def _name(one: Undone) -> str:
 def _signals(then: str, context: Context) -> Signals:
     """The signals while hosts are changed. A second one leaves at once, with these last words."""
     EARLY.overtaken()
-    words = LastWords(error=f"orchestrate: left at once on a second signal; {then}\n")
+    words = FinalTexts(error=f"orchestrate: left at once on a second signal; {then}\n")
     return Signals(context.clock.wake, lambda: words)
 
 

@@ -56,7 +56,7 @@ from orchestrator.runs.dead_run import DeadRun, dead_run, lease_record
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.reach import host_settings
 from orchestrator.runs.selection import require_cluster
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import provably_gone
 from orchestrator.runtime.store import StateStore
 from orchestrator.view.checks import Check, check_lines, verdict
@@ -200,7 +200,7 @@ def _left_behind(ports: FilePorts, context: Context, view: ClusterView, place: L
     """What a dead run left here, as far as the usual state shows it."""
 
     def recorded(read: Callable[[StateStore], _T], otherwise: _T) -> _T:
-        with suppress(JournalError), context.state(None, Access.READ) as store:
+        with suppress(JournalError), context.state(None, DatabaseUse.READ) as store:
             return read(store)
         return otherwise
 

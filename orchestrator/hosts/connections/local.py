@@ -17,7 +17,7 @@ from orchestrator.hosts.connection import (
     Unreachable,
     end_of,
 )
-from orchestrator.hosts.connections.process import Process
+from orchestrator.hosts.connections.process import LocalProcess
 from orchestrator.model.reading import Seconds
 
 
@@ -53,7 +53,7 @@ class LocalConnection:
         """Start a command line under `/bin/sh` in its own session: our signals do not reach it."""
         argv = ("/bin/sh", "-c", command)
         try:
-            process = Process(argv, environment=self._environment, stdin=stdin, clock=self._clock)
+            process = LocalProcess(argv, environment=self._environment, stdin=stdin, clock=self._clock)
         except OSError as error:
             return Unreachable(trouble=Trouble.SETTINGS, reason=f"cannot run a command here: {error}")
         deadline, streams = self._clock() + timeout, Streams(keep)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from orchestrator.hosts.connection import Connection, Trouble, Unreachable
+from orchestrator.hosts.connection import HostConnection, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.openssh.hosts import OpensshHosts
 from orchestrator.hosts.connections.sessions import LinkError
@@ -36,7 +36,7 @@ class Connections:
         self._openssh = OpensshHosts(clock=clock, wait=wait)
         self._closed = False
 
-    def to(self, settings: HostSettings) -> Connection | Unreachable:
+    def to(self, settings: HostSettings) -> HostConnection | Unreachable:
         """The connection to a node's host; nothing is sent until it is used."""
         if settings.connect is Connect.LOCAL:
             return LocalConnection(settings.environment, clock=self._clock)
@@ -49,7 +49,7 @@ class Connections:
             except LinkError as error:
                 return error.unreachable
 
-    def here(self) -> Connection:
+    def here(self) -> HostConnection:
         """The connection to this machine."""
         return LocalConnection(clock=self._clock)
 

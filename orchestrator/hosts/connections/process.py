@@ -26,7 +26,7 @@ class Sink(Protocol):
         ...
 
 
-class Process:
+class LocalProcess:
     """A running program. Signals of this program's terminal do not reach it.
 
     Args:

@@ -177,7 +177,7 @@ class Sessions(Generic[L]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class CommandOrder:
     """One command to run; its standard input may hold a secret and is never shown."""
 
     command: str  # the command line
@@ -220,7 +220,11 @@ class _Sent(Generic[L]):
     """
 
     def __init__(
-        self, sessions: Sessions[L], begin: Callable[[L, Order], Session], order: Order, patience: Seconds
+        self,
+        sessions: Sessions[L],
+        begin: Callable[[L, CommandOrder], Session],
+        order: CommandOrder,
+        patience: Seconds,
     ) -> None:
         self._sessions, self._begin, self._order = sessions, begin, order
         now = time.monotonic()
@@ -273,7 +277,7 @@ class _Sent(Generic[L]):
     def _is_wanted(self) -> bool:
         return time.monotonic() < self._sent_until and not self._aborted.is_set()
 
-    def _opened(self, order: Order, link: L) -> Session:
+    def _opened(self, order: CommandOrder, link: L) -> Session:
         return self._begin(link, order)
 
 
@@ -285,14 +289,14 @@ class SessionConnection(Generic[L]):
         begin: opens a session for a command; raises `LinkError` if certainly nothing was sent.
     """
 
-    def __init__(self, sessions: Sessions[L], begin: Callable[[L, Order], Session]) -> None:
+    def __init__(self, sessions: Sessions[L], begin: Callable[[L, CommandOrder], Session]) -> None:
         self._sessions, self._begin = sessions, begin
 
     def run(
         self, command: str, *, timeout: Seconds, stdin: str | None = None, keep: int = KEPT_BYTES
     ) -> Outcome:
         """Run a command line to its end; past the limit its session is closed and the result is `Lost`."""
-        order = Order(command=command, stdin=stdin, timeout=timeout, keep=keep)
+        order = CommandOrder(command=command, stdin=stdin, timeout=timeout, keep=keep)
         return end_of(self._start(order, patience=PATIENCE_SECONDS), timeout)
 
     def start(
@@ -305,7 +309,9 @@ class SessionConnection(Generic[L]):
         keep: int = KEPT_BYTES,
     ) -> Job | Unreachable:
         """Start a command line and read its output in a thread."""
-        return self._start(Order(command=command, stdin=stdin, timeout=timeout, keep=keep), ended=ended)
+        return self._start(
+            CommandOrder(command=command, stdin=stdin, timeout=timeout, keep=keep), ended=ended
+        )
 
     def drop(self) -> None:
         """Forget the connection; the next command makes a new one."""
@@ -316,7 +322,7 @@ class SessionConnection(Generic[L]):
         self._sessions.close()
 
     def _start(
-        self, order: Order, *, ended: Callable[[], None] | None = None, patience: Seconds = 0.0
+        self, order: CommandOrder, *, ended: Callable[[], None] | None = None, patience: Seconds = 0.0
     ) -> Job | Unreachable:
         try:
             sent = _Sent(self._sessions, self._begin, order, patience)

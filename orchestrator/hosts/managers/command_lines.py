@@ -9,7 +9,7 @@ from orchestrator.hosts.managers.manager import (
     SIMPLE_COMMAND,
     ServiceManager,
     ServiceReading,
-    Verb,
+    ServiceVerb,
     by_text,
     short,
 )
@@ -23,10 +23,10 @@ from orchestrator.model.reading import Unknown
 class CommandLines(ServiceManager):
     """Command lines of the cluster file, such as those of Riak."""
 
-    def verb(self, settings: HostSettings, verb: Verb) -> str:
+    def verb(self, settings: HostSettings, verb: ServiceVerb) -> str:
         """The line with the node's name; behind sudo, one with operators of the shell needs a shell."""
         service = settings.service
-        line = for_node((service.stop if verb is Verb.STOP else service.start) or "", settings.node)
+        line = for_node((service.stop if verb is ServiceVerb.STOP else service.start) or "", settings.node)
         if settings.sudo is Sudo.OFF or SIMPLE_COMMAND.match(line):
             return line
         return f"/bin/sh -c {shlex.quote(line)}"

@@ -6,10 +6,10 @@ import shlex
 from typing import Final
 
 from orchestrator.hosts.managers.manager import (
-    Program,
+    HostProgram,
     ServiceManager,
     ServiceReading,
-    Verb,
+    ServiceVerb,
     short,
     unit,
 )
@@ -18,7 +18,7 @@ from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 
-DOCKER: Final = Program(name="docker", path="/usr/bin/docker")
+DOCKER: Final = HostProgram(name="docker", path="/usr/bin/docker")
 _INSPECT: Final = (
     "{{.State.Status}}|{{.State.ExitCode}}|{{.State.StartedAt}}|{{.State.Error}}|{{.HostConfig.AutoRemove}}"
 )
@@ -41,9 +41,9 @@ class Docker(ServiceManager):
     restarts = "restarting"
     runs = r"(running|restarting|paused)\|.*"
 
-    def verb(self, settings: HostSettings, verb: Verb) -> str:
+    def verb(self, settings: HostSettings, verb: ServiceVerb) -> str:
         """A stop with the time that the container gets to end."""
-        grace = f"-t {round(settings.service.grace)} " if verb is Verb.STOP else ""
+        grace = f"-t {round(settings.service.grace)} " if verb is ServiceVerb.STOP else ""
         return f"{settings.service.program or DOCKER.path} {verb.value} {grace}{unit(settings)}"
 
     def status(self, settings: HostSettings) -> str:

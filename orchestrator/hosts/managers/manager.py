@@ -31,7 +31,7 @@ _NOT_DONE: Final = re.compile(
 _DETAIL_CHARACTERS: Final = 300
 
 
-class Verb(Enum):
+class ServiceVerb(Enum):
     """A request to a service manager."""
 
     STOP = "stop"
@@ -49,22 +49,22 @@ class ServiceReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class HostProgram:
     """A program on a host."""
 
     name: str  # to find it by where it is not at its usual path
     path: str  # the usual one, word for word as in the sudoers files of the documentation
 
 
-SYSTEMCTL: Final = Program(name="systemctl", path="/usr/bin/systemctl")
-REBOOT: Final = Program(name="reboot", path="/usr/sbin/reboot")
+SYSTEMCTL: Final = HostProgram(name="systemctl", path="/usr/bin/systemctl")
+REBOOT: Final = HostProgram(name="reboot", path="/usr/sbin/reboot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reboot:
     """A way to reboot a host."""
 
-    program: Program
+    program: HostProgram
     words: str = ""  # the arguments, with a leading blank
 
 
@@ -75,7 +75,7 @@ BY_ITSELF: Final = Reboot(program=REBOOT)
 class ServiceManager(ABC):
     """One service manager."""
 
-    program: Program | None = None  # what takes its verbs; None if the command lines name it themselves
+    program: HostProgram | None = None  # what takes its verbs; None if the command lines name it themselves
     # the ways to reboot its hosts; the first one that a host has is used
     reboots: tuple[Reboot, ...] = (BY_SYSTEMD, BY_ITSELF)
     # whether it accepts a job and answers at once, and keeps two jobs of a service apart
@@ -89,7 +89,7 @@ class ServiceManager(ABC):
     restarts: str | None = None
 
     @abstractmethod
-    def verb(self, settings: HostSettings, verb: Verb) -> str:
+    def verb(self, settings: HostSettings, verb: ServiceVerb) -> str:
         """The command line of a verb without sudo, word for word as a sudoers file must contain it."""
 
     @abstractmethod

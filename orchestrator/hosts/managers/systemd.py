@@ -11,7 +11,7 @@ from orchestrator.hosts.managers.manager import (
     SYSTEMCTL,
     ServiceManager,
     ServiceReading,
-    Verb,
+    ServiceVerb,
     short,
     unit,
 )
@@ -50,7 +50,7 @@ class Systemd(ServiceManager):
     restarts = "restart"
     runs = "ActiveState=(active|reloading|refreshing|activating|deactivating)|Job=[1-9][0-9]*"
 
-    def verb(self, settings: HostSettings, verb: Verb) -> str:
+    def verb(self, settings: HostSettings, verb: ServiceVerb) -> str:
         """Without `--` before the unit: deployed sudoers files have the line word for word."""
         return f"{settings.service.program or SYSTEMCTL.path} --no-block {verb.value} {unit(settings)}"
 

@@ -7,10 +7,10 @@ from typing import Final
 from orchestrator.hosts import sudo
 from orchestrator.hosts.managers.manager import (
     BY_ITSELF,
-    Program,
+    HostProgram,
     ServiceManager,
     ServiceReading,
-    Verb,
+    ServiceVerb,
     by_text,
     says_not_done,
     short,
@@ -21,7 +21,7 @@ from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 
-_SERVICE: Final = Program(name="service", path="/usr/sbin/service")
+_SERVICE: Final = HostProgram(name="service", path="/usr/sbin/service")
 _RUNNING, _DEAD_PID, _DEAD_LOCK, _STOPPED = 0, 1, 2, 3
 """Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions"."""
 
@@ -32,7 +32,7 @@ class Sysv(ServiceManager):
     program = _SERVICE
     reboots = (BY_ITSELF,)
 
-    def verb(self, settings: HostSettings, verb: Verb) -> str:
+    def verb(self, settings: HostSettings, verb: ServiceVerb) -> str:
         """`service` takes no `--`."""
         return f"{settings.service.program or _SERVICE.path} {unit(settings)} {verb.value}"
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 from urllib3.exceptions import SSLError
 
-from orchestrator.bounded_http import FAULTS, Answered, Bounds, basic, bounded, exchange, fault
+from orchestrator.bounded_http import FAULTS, Bounds, HttpAnswer, basic, bounded, exchange, fault
 from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.tls import broken, refused_form, tls_context
@@ -101,7 +101,7 @@ class HttpGet:
             return {"Authorization": f"Bearer {self.secrets(access.bearer)}"}
         return {}
 
-    def _body(self, answered: Answered, where: str) -> Reading[bytes]:
+    def _body(self, answered: HttpAnswer, where: str) -> Reading[bytes]:
         status = answered.status
         if status in _DENIED:
             self._headers = None

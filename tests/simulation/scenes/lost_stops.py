@@ -16,7 +16,7 @@ from orchestrator.model.policy import (
     Hooks,
     Strategy,
 )
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.simulation import machines
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import (
@@ -152,13 +152,13 @@ SCENES: Final = (
             ends=INTERRUPTED,
             shows=lambda played: played.happened("es2 left"),
         )
-        for reads, silent in zip(Order, (0.0, 640.0, 640.0), strict=True)
+        for reads, silent in zip(ReadingOrder, (0.0, 640.0, 640.0), strict=True)
     ),
     *(
         Scene(name=f"ProgramStalls with an old reading: a late stop is not ruled out, {reads.name}",
             befalls=[at("stop", ProgramStalls(seconds=500.0), after=5.0), late("stop", 20.0)],
             reads=reads, shows=lambda played: played.phases(ES2)[:2] == ["stopping", "stopped"])
-        for reads in Order
+        for reads in ReadingOrder
     ),
     Scene(name="a late stop of the elected master is repaired without a majority",
         wanted=WANTED,

@@ -109,7 +109,7 @@ _LIMITS: Final = (
             wanted=policy(hooks=POOL),
             befalls=[
                 mishaps.Mishap(what=mishaps.Unreadable(seconds=100_000.0), verb=verb),
-                first(mishaps.Asked(request=Request.PAUSE), after=10.0)
+                first(mishaps.PersonAsked(request=Request.PAUSE), after=10.0)
             ],
             ends=PAUSED, within=1000.0)
         for verb in (None, "hook_before_stop")
@@ -120,7 +120,7 @@ _LIMITS: Final = (
     Scene(name="Unreadable and no pending change: a run that is asked to stop ends without a master",
         befalls=[
             first(mishaps.Unreadable(seconds=1e6)),
-            first(mishaps.Asked(request=Request.STOP), after=10.0)
+            first(mishaps.PersonAsked(request=Request.STOP), after=10.0)
         ],
         ends=INTERRUPTED, within=60.0),
     Scene(
@@ -245,7 +245,7 @@ _SETTINGS: Final = (
 
 # Lease, record and journal ----------------------------------------------------------------------------
 
-TAKEN: Final = mishaps.LeaseTaken()
+TAKEN: Final = mishaps.LeaseRemoved()
 WITHHELD: Final = "after set_allocation"
 """The point at which allocation was just disabled."""
 

@@ -10,7 +10,7 @@ from orchestrator.errors import LeaseError, NotRestored
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable, WatchInterrupted
 from orchestrator.simulation import machines, mishaps
 from tests.simulation.play import policy
@@ -105,7 +105,7 @@ def _at_work_here(played: Played) -> None:
 
 
 def _restored_by_another(played: Played) -> None:
-    with played.simulation.connect() as connection, connection.state(Access.CONTINUE) as store:
+    with played.simulation.connect() as connection, connection.state(DatabaseUse.CONTINUE) as store:
         store.close_run("run-1", Outcome.RESTORED, connection.process.now)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.model.phase import REBOOT, NodePhase, Request
 from orchestrator.model.policy import Deadlines
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How
 from tests.simulation import node_mishaps, program_mishaps
@@ -181,7 +181,7 @@ _OF_A_START: Final = (
                 at("start", mishaps.ProgramStalls(seconds=seconds), ES2, after=after)
             ],
             reads=reads, ends=ends, says=says, events={"node_failed": 0}, then=then, lives={})
-        for after, reads in zip((1.0, 6.0, 7.9), Order, strict=True)
+        for after, reads in zip((1.0, 6.0, 7.9), ReadingOrder, strict=True)
         for seconds, ends, says, then in (
             (1200.0, DONE, "", ()),
             (3600.0, FAILED, "allocation was disabled for", (resume(),)),
@@ -293,7 +293,7 @@ _REBOOTS: Final = (
         name="reboot: none is begun once the lease is lost",  # which shows at the next heartbeat
         nodes={"*": {"stop_seconds": 20.0}},
         wanted=policy(reboot=True, deadlines=Deadlines(hold=60.0)),
-        befalls=[at("stop", mishaps.LeaseTaken(), after=1.0)],
+        befalls=[at("stop", mishaps.LeaseRemoved(), after=1.0)],
         ends=HELD,
         then=[lambda played: _boots_of_es2(played, 1), resume()],
         boots={},
@@ -301,7 +301,7 @@ _REBOOTS: Final = (
     Scene(
         name="reboot: one that was lost is not repeated without the lease",  # the node is started instead
         wanted=REBOOTED,
-        befalls=[at("reboot", mishaps.LeaseTaken(), after=5.0), lost("reboot")],
+        befalls=[at("reboot", mishaps.LeaseRemoved(), after=5.0), lost("reboot")],
         ends=None,
         says="lease",
         sent={"reboot": 1},

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.around import outbox
 from orchestrator.around.annotations import Annotations
 from orchestrator.around.outbox import Outbox
-from orchestrator.around.story import Seen
+from orchestrator.around.story import PublicEvent
 from orchestrator.config.around import Grafana
 from orchestrator.config.secrets import parse_reference
 from tests.fakes.around import run_context
@@ -23,12 +23,12 @@ SECRET: Final = "glsa_hunter2hunter2"  # noqa: S105  (a test's own)
 RUN_TAGS: Final = ["orchestrate", "cluster:prod", "run:r1"]
 
 
-def seen(at: int, event: str, **fields: Any) -> Seen:
+def seen(at: int, event: str, **fields: Any) -> PublicEvent:
     line = {"ts": "then", "run": "r1", "sequence": at, "event": event, **fields}
-    return Seen(at=float(at), line=line, text=f"{event} <{at}>")
+    return PublicEvent(at=float(at), line=line, text=f"{event} <{at}>")
 
 
-def wave(at: int, number: int) -> Seen:
+def wave(at: int, number: int) -> PublicEvent:
     return seen(at, "wave_started", wave={"number": number, "nodes": ["es1"], "why": ""})
 
 
@@ -41,13 +41,13 @@ DONE: Final = seen(9, "run_finished", outcome="done")
 class Attempt:
     """An attempt at the run: its annotations by the thread of their outbox."""
 
-    def __init__(self, url: str, *past: Seen, token: str = SECRET, cluster: str = "prod") -> None:
+    def __init__(self, url: str, *past: PublicEvent, token: str = SECRET, cluster: str = "prod") -> None:
         self.recorded: list[Mapping[str, Any]] = []
         context = run_context(cluster=cluster, **{"TOKEN": token} if token else {})
         self.regions = Annotations(Grafana(url=url, token=parse_reference("env:TOKEN")), context, past)
         self.outbox = Outbox("grafana", self.regions.send, self.recorded.append, most=200)
 
-    def see(self, *events: Seen) -> None:
+    def see(self, *events: PublicEvent) -> None:
         for message in self.regions.of(events):
             self.outbox.put(message)
 
@@ -56,7 +56,7 @@ class Attempt:
         self.outbox.join()
         return self.recorded
 
-    def journal(self) -> list[Seen]:
+    def journal(self) -> list[PublicEvent]:
         """What it recorded, as `resume` reads it."""
         return [seen(100 + number, **line) for number, line in enumerate(self.end())]
 
@@ -98,7 +98,7 @@ def test_a_run_and_its_waves_are_regions(server: ScriptedServer, grafana: FakeGr
         ([WAVE, DONE, seen(10, "run_resumed"), seen(20, "run_finished", outcome="done")], {2: 9, 1: 20}),
     ],
 )  # fmt: skip
-def test_when_a_region_ends(events: list[Seen], ends: Mapping[int, int | None]) -> None:
+def test_when_a_region_ends(events: list[PublicEvent], ends: Mapping[int, int | None]) -> None:
     regions = Attempt("http://g").regions
     regions.of([RUN, *events])
     found = {of: region.end and region.end // 1000 for of, region in regions._regions.items()}
@@ -169,7 +169,7 @@ def test_a_missing_token_is_named_by_its_reference() -> None:
 
 def test_no_secret_is_in_an_annotation(server: ScriptedServer, grafana: FakeGrafana) -> None:
     attempt = Attempt(server.url, cluster=f"prod {SECRET}")
-    attempt.see(Seen(at=1.0, line=RUN.line, text=f"by ann: password=hunter2 {SECRET}"))
+    attempt.see(PublicEvent(at=1.0, line=RUN.line, text=f"by ann: password=hunter2 {SECRET}"))
     attempt.end()
     assert "by ann" in grafana.kept[1]["text"]
     assert "hunter2" not in json.dumps(grafana.kept)

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.around import metrics
 from orchestrator.around.metrics import NODE_PHASES, OUTCOMES, Figures, Textfile, text_of
-from orchestrator.around.story import Seen
+from orchestrator.around.story import PublicEvent
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.redact import Redactor
 from orchestrator.whole_file import write_whole
@@ -23,12 +23,12 @@ from tests.fakes.around import run_context
 NODES: Final = ["es1", "es2", "es3"]
 
 
-def seen(at: float, event: str, **fields: Any) -> Seen:
+def seen(at: float, event: str, **fields: Any) -> PublicEvent:
     line = {"ts": "then", "run": "r1", "sequence": int(at), "event": event, **fields}
-    return Seen(at=1000.0 + at, line=line, text=event)
+    return PublicEvent(at=1000.0 + at, line=line, text=event)
 
 
-def node(at: float, name: str, to: str) -> Seen:
+def node(at: float, name: str, to: str) -> PublicEvent:
     return seen(at, "phase_entered", node=name, to=to)
 
 
@@ -72,7 +72,7 @@ def test_secrets_leave_the_form_of_the_text() -> None:
     assert 'orchestrate_run_outcome{cluster="prod [redacted]",outcome="running"} 1' in lines
 
 
-def figures(*events: Seen, now: float = 100.0, last: float | None = None) -> dict[str, float]:
+def figures(*events: PublicEvent, now: float = 100.0, last: float | None = None) -> dict[str, float]:
     made = Figures("prod", last)
     for one in events:
         made.see(one)
@@ -108,7 +108,7 @@ def figures(*events: Seen, now: float = 100.0, last: float | None = None) -> dic
          {'run_outcome{outcome="running"}': 1, "run_seconds": 5, "run_start_timestamp_seconds": 1000}),
     ],
 )  # fmt: skip
-def test_the_figures_of_a_run(events: list[Seen], wanted: Mapping[str, float]) -> None:
+def test_the_figures_of_a_run(events: list[PublicEvent], wanted: Mapping[str, float]) -> None:
     found = figures(*events)
     assert {key: found[key] for key in wanted} == pytest.approx(dict(wanted))
 

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.around import silence
 from orchestrator.around.silence import LEASE_SECONDS, Silences, Waves, filled_in, in_words
-from orchestrator.around.story import Seen
+from orchestrator.around.story import PublicEvent
 from orchestrator.around.web import NotSent
 from orchestrator.config.around import Alertmanager
 from orchestrator.config.secrets import parse_reference
@@ -29,28 +29,28 @@ OF_CLUSTER: Final = {"alertname": "Yellow", "cluster": "prod"}
 START: Final = 1_000_000.0
 
 
-def seen(at: float, event: str, **fields: Any) -> Seen:
+def seen(at: float, event: str, **fields: Any) -> PublicEvent:
     line = {"ts": "then", "run": "r1", "sequence": int(at), "event": event, **fields}
-    return Seen(at=START + at, line=line, text=event)
+    return PublicEvent(at=START + at, line=line, text=event)
 
 
-def begun(at: float = 1, number: int = 1, nodes: Sequence[str] = ("es1", "es2")) -> Seen:
+def begun(at: float = 1, number: int = 1, nodes: Sequence[str] = ("es1", "es2")) -> PublicEvent:
     return seen(at, "wave_started", wave={"number": number, "nodes": list(nodes), "why": ""})
 
 
-def finished(at: float, number: int = 1) -> Seen:
+def finished(at: float, number: int = 1) -> PublicEvent:
     return seen(at, "wave_finished", number=number, seconds=1.0)
 
 
-def failed(at: float, node: str = "es1") -> Seen:
+def failed(at: float, node: str = "es1") -> PublicEvent:
     return seen(at, "phase_entered", node=node, to="failed")
 
 
-def phase(at: float, to: str) -> Seen:
+def phase(at: float, to: str) -> PublicEvent:
     return seen(at, "phase_entered", node=None, to=to)
 
 
-def ended(at: float, outcome: str = "done") -> Seen:
+def ended(at: float, outcome: str = "done") -> PublicEvent:
     return seen(at, "run_finished", outcome=outcome)
 
 
@@ -83,7 +83,7 @@ GAVE_WAY: Final = seen(50, "wave_gave_way", number=1, copies=1)
     ],
 )  # fmt: skip
 def test_what_should_be_silenced(
-    events: list[Seen], now: float, until: Mapping[tuple[int, int], float]
+    events: list[PublicEvent], now: float, until: Mapping[tuple[int, int], float]
 ) -> None:
     waves = Waves((BY_NODE, OF_CLUSTER), 4 * HOURS)
     for one in (RUN, *events):
@@ -188,7 +188,7 @@ class Played:
     ) -> None:
         self.server, self.recorded = server, list[Mapping[str, Any]]()
         self.at = Alertmanager(url="http://a:9093", matchers=sets or (BY_NODE,), at_most=at_most)
-        self.past: list[Seen] = []
+        self.past: list[PublicEvent] = []
         self.restart()
 
     def restart(self) -> None:
@@ -197,7 +197,7 @@ class Played:
             self.at, run_context(), self.recorded.append, [*self.past], now=lambda: self.server.now
         )
 
-    def see(self, *events: Seen) -> None:
+    def see(self, *events: PublicEvent) -> None:
         self.past += events
         for one in events:
             self.server.now = max(self.server.now, one.at)
@@ -411,7 +411,7 @@ def test_one_that_the_server_has_forgotten_is_replaced(server: FakeAlertmanager)
 @pytest.mark.parametrize("step", range(1, 7))
 def test_a_kill_or_a_lost_answer_makes_no_second_one(server: FakeAlertmanager, kill: str, step: int) -> None:
     run = Played(server, BY_NODE, OF_CLUSTER)
-    story: list[list[Seen]] = [
+    story: list[list[PublicEvent]] = [
         [RUN, begun()],
         [],
         [],

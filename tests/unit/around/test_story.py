@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator import holds
 from orchestrator.around import annotations, beside, metrics, silence, story
-from orchestrator.around.story import READ, Message, Seen, Story, last_attempt, sent_already
+from orchestrator.around.story import READ, Message, MessageStory, PublicEvent, last_attempt, sent_already
 from orchestrator.config.around import On
 from orchestrator.model.event import Event
 from orchestrator.model.phase import Phase
@@ -19,20 +19,22 @@ from orchestrator.model.phase import Phase
 EVERYTHING: Final = frozenset(On)
 
 
-def seen(number: int, event: str, *, at: float | None = None, **fields: Any) -> Seen:
+def seen(number: int, event: str, *, at: float | None = None, **fields: Any) -> PublicEvent:
     line = {"ts": "then", "run": "r", "sequence": number, "event": event, **fields}
-    return Seen(at=float(number) if at is None else at, line=line, text=f"{event} {number}")
+    return PublicEvent(at=float(number) if at is None else at, line=line, text=f"{event} {number}")
 
 
-def told(*batches: list[Seen], on: frozenset[str] = EVERYTHING, now: float | None = None) -> list[Message]:
+def told(
+    *batches: list[PublicEvent], on: frozenset[str] = EVERYTHING, now: float | None = None
+) -> list[Message]:
     """Every message that these batches make, and what is due at the end."""
-    story = Story(on, 600.0)
+    story = MessageStory(on, 600.0)
     found = [message for batch in batches for message in story.of(batch)]
     return found + (story.due(now) if now is not None else []) + story.end("the summary")
 
 
 def subjects(
-    *events: Seen, now: float | None = None, on: frozenset[str] = EVERYTHING
+    *events: PublicEvent, now: float | None = None, on: frozenset[str] = EVERYTHING
 ) -> list[tuple[str, int]]:
     return [(str(message.on), message.of) for message in told(*([one] for one in events), on=on, now=now)]
 
@@ -49,7 +51,7 @@ FAILED = seen(8, "phase_entered", node="es1", to="failed")
 ENDING = seen(9, "phase_entered", node=None, to="standing_down", at=950.0)
 
 
-def ended(outcome: str) -> Seen:
+def ended(outcome: str) -> PublicEvent:
     return seen(20, "run_finished", outcome=outcome, at=1000.0)
 
 
@@ -83,7 +85,7 @@ def ended(outcome: str) -> Seen:
     ],
 )  # fmt: skip
 def test_what_is_worth_a_message(
-    events: list[Seen], now: float | None, wanted: list[tuple[str, int]]
+    events: list[PublicEvent], now: float | None, wanted: list[tuple[str, int]]
 ) -> None:
     assert subjects(*events, now=now) == wanted
 
@@ -116,7 +118,7 @@ def test_the_end_is_said_with_the_summary() -> None:
 
 def test_every_event_that_is_read_is_public() -> None:
     """The names in a `case` or a comparison of the folds are those that are encoded for them."""
-    folds = (Story, sent_already, story._is_failure, annotations, holds, metrics, silence)
+    folds = (MessageStory, sent_already, story._is_failure, annotations, holds, metrics, silence)
     public = {str(next(f.default for f in fields(kind) if f.name == "event")) for kind in get_args(Event)}
     named = {
         node.value
@@ -146,5 +148,5 @@ def test_resume_sends_what_the_killed_attempt_had_not() -> None:
     """Not what an earlier one had not: that is over."""
     past = [START, FAILED, seen(20, "run_resumed"), seen(21, "phase_entered", node="es2", to="failed")]
     known = {("t", "started", 20)}
-    found = beside._unsent(Story(EVERYTHING, 600.0), "t", past, known)
+    found = beside._unsent(MessageStory(EVERYTHING, 600.0), "t", past, known)
     assert [(str(message.on), message.of) for message in found] == [("failed", 21)]

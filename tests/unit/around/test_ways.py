@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from orchestrator.around.metrics import Figures, text_of
-from orchestrator.around.story import Message, Seen
+from orchestrator.around.story import Message, PublicEvent
 from orchestrator.around.ways import MISSING, RunContext, require_usable, runs, sends
 from orchestrator.around.web import NotSent
-from orchestrator.config.around import Alertmanager, Around, On, RunHook, Target
+from orchestrator.config.around import Alertmanager, Around, AroundHook, MessageTarget, On
 from orchestrator.config.secrets import SecretReference, parse_reference
-from orchestrator.config.yaml import Place
+from orchestrator.config.yaml import FilePlace
 from orchestrator.errors import ConfigError, UsageError
 from tests.fakes.around import run_context
 from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, hang, large, raw, reply
@@ -38,9 +38,9 @@ LINE = {"ts": "then", "run": "r1", "sequence": 7, "event": "hold", "evidence": f
 HELD = Message(on="held", of=7, text="held by p", line=LINE)
 
 
-def target(url: str | SecretReference, **more: Any) -> Target:
+def target(url: str | SecretReference, **more: Any) -> MessageTarget:
     given = {"name": "t", "on": frozenset(On), "after": 600.0, "text": "{cluster}: {text}"}
-    return Target(url=url, **{**given, **more})
+    return MessageTarget(url=url, **{**given, **more})
 
 
 def why(
@@ -196,7 +196,7 @@ def test_no_reason_holds_a_secret(url: str) -> None:
 
 
 def test_a_secret_that_is_missing_names_its_place() -> None:
-    at = Place(file="prod.yml", line=5, key="notify[0].url")
+    at = FilePlace(file="prod.yml", line=5, key="notify[0].url")
     said = "prod.yml:5: notify[0].url: secret env:URL: the environment variable URL is not set"
     assert str(why(parse_reference("env:URL", at))) == said
 
@@ -350,7 +350,7 @@ def test_no_planted_secret_leaves(server: ScriptedServer, tmp_path: Path, plante
     runs(_hook("cat > got", tmp_path), by)(message, PATIENT)
     figures = Figures(by.cluster, None)
     figures.see(
-        Seen(at=0.0, line={"run": by.run, "event": "run_started", "nodes": [], "planned": []}, text="")
+        PublicEvent(at=0.0, line={"run": by.run, "event": "run_started", "nodes": [], "planned": []}, text="")
     )
     said = [server.asked[0].body.decode(), str(mail.mails[0].get_payload()), (tmp_path / "got").read_text()]
     said += [*map(str, mail.mails[0].values()), text_of((figures,), 0.0, by.redact)]
@@ -361,8 +361,8 @@ def test_no_planted_secret_leaves(server: ScriptedServer, tmp_path: Path, plante
 # Hooks and Apprise ----------------------------------------------------------------------------------
 
 
-def _hook(run: str, folder: Path) -> RunHook:
-    return RunHook(name="h", run=run, folder=str(folder), on=frozenset(On), after=0.0, timeout=PATIENT)
+def _hook(run: str, folder: Path) -> AroundHook:
+    return AroundHook(name="h", run=run, folder=str(folder), on=frozenset(On), after=0.0, timeout=PATIENT)
 
 
 def test_a_hook_gets_the_event_on_its_input(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.lookup import (
+    KindOfFile,
     Places,
-    Wanted,
     find,
     folder_of_new,
     place_of_new,
@@ -28,7 +28,7 @@ def _places(root: Path) -> Places:
     )
 
 
-def _refusal(wanted: Wanted, name: str, root: Path) -> str:
+def _refusal(wanted: KindOfFile, name: str, root: Path) -> str:
     with pytest.raises(ConfigError) as caught:
         find(wanted, name, _places(root))
     return str(caught.value)
@@ -42,7 +42,7 @@ def _put(*paths: Path) -> None:
 
 def test_places_are_those_of_the_contract_in_its_order() -> None:
     places = standard_places({"ORCHESTRATE_CONFIG": "/srv/orch"}, home=Path("/home/op"))
-    assert places.of(Wanted.CLUSTER) == tuple(
+    assert places.of(KindOfFile.CLUSTER) == tuple(
         Path(folder)
         for folder in (
             "configs/clusters",
@@ -51,34 +51,34 @@ def test_places_are_those_of_the_contract_in_its_order() -> None:
             "/etc/orchestrate/clusters",
         )
     )
-    assert places.of(Wanted.PLAYBOOK)[-1] == shipped("playbooks")
+    assert places.of(KindOfFile.PLAYBOOK)[-1] == shipped("playbooks")
 
 
 @pytest.mark.parametrize("environment", [{}, {"ORCHESTRATE_CONFIG": ""}])
 def test_an_unset_folder_is_not_looked_at(environment: dict[str, str]) -> None:
-    assert len(standard_places(environment, home=Path("/home/op")).of(Wanted.CLUSTER)) == 3
+    assert len(standard_places(environment, home=Path("/home/op")).of(KindOfFile.CLUSTER)) == 3
 
 
 def test_the_first_place_that_has_the_name_wins(tmp_path: Path) -> None:
     wanted = [tmp_path / folder / "clusters" / "prod.yml" for folder in ("cwd", "configured", "home", "etc")]
     for path in reversed(wanted):
         _put(path)
-        assert find(Wanted.CLUSTER, "prod", _places(tmp_path)) == path
+        assert find(KindOfFile.CLUSTER, "prod", _places(tmp_path)) == path
 
 
 def test_shipped_playbooks_come_last_and_shipped_clusters_never(tmp_path: Path) -> None:
     _put(tmp_path / "shipped" / "book.yml", tmp_path / "examples" / "example.yml")
-    assert find(Wanted.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "shipped" / "book.yml"
+    assert find(KindOfFile.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "shipped" / "book.yml"
     _put(tmp_path / "etc" / "playbooks" / "book.yml")
-    assert find(Wanted.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "etc" / "playbooks" / "book.yml"
-    assert _refusal(Wanted.CLUSTER, "example", tmp_path)
+    assert find(KindOfFile.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "etc" / "playbooks" / "book.yml"
+    assert _refusal(KindOfFile.CLUSTER, "example", tmp_path)
 
 
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     _put(tmp_path / "any.where")
-    assert find(Wanted.CLUSTER, f"{tmp_path}/any.where", _places(tmp_path)) == tmp_path / "any.where"
+    assert find(KindOfFile.CLUSTER, f"{tmp_path}/any.where", _places(tmp_path)) == tmp_path / "any.where"
     missing = "no-such-file.yml: there is no such cluster file"
-    assert _refusal(Wanted.CLUSTER, "no-such-file.yml", tmp_path) == missing
+    assert _refusal(KindOfFile.CLUSTER, "no-such-file.yml", tmp_path) == missing
     # A path of another kind is named as such.
     (tmp_path / "folder.yml").mkdir()
     os.mkfifo(tmp_path / "pipe.yml")
@@ -89,7 +89,7 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
         long: "is not accessible: File name too long",
     }.items():
         path = f"{tmp_path}/{name}"
-        assert _refusal(Wanted.PLAYBOOK, path, tmp_path) == f"{path}: {said}"
+        assert _refusal(KindOfFile.PLAYBOOK, path, tmp_path) == f"{path}: {said}"
 
 
 @pytest.fixture
@@ -109,8 +109,8 @@ def test_a_place_that_is_not_accessible_is_passed_over_and_named() -> None:
         _put(root / "cwd" / "clusters" / "prod.yml", root / "etc" / "clusters" / "prod.yml")
         (root / "cwd").chmod(0)
         try:
-            assert find(Wanted.CLUSTER, "prod", _places(root)) == root / "etc" / "clusters" / "prod.yml"
-            said = _refusal(Wanted.CLUSTER, "other", root)
+            assert find(KindOfFile.CLUSTER, "prod", _places(root)) == root / "etc" / "clusters" / "prod.yml"
+            said = _refusal(KindOfFile.CLUSTER, "other", root)
         finally:
             (root / "cwd").chmod(0o700)
     assert f"{root}/cwd/clusters/other.yml (is not accessible: Permission denied), " in said
@@ -121,12 +121,12 @@ def test_an_unknown_name_lists_the_places_and_the_near_names(tmp_path: Path) -> 
     _put(tmp_path / "home" / "clusters" / "prod.yml", tmp_path / "etc" / "clusters" / "staging.yml")
     places = (f"{tmp_path}/{folder}/clusters/prdo.yml" for folder in ("cwd", "configured", "home", "etc"))
     said = f"there is no cluster 'prdo' (looked for {', '.join(places)}); did you mean prod?"
-    assert _refusal(Wanted.CLUSTER, "prdo", tmp_path) == said
-    assert _refusal(Wanted.CLUSTER, "xyz", tmp_path).endswith("; known: prod, staging")
+    assert _refusal(KindOfFile.CLUSTER, "prdo", tmp_path) == said
+    assert _refusal(KindOfFile.CLUSTER, "xyz", tmp_path).endswith("; known: prod, staging")
 
 
 def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> None:
-    assert _refusal(Wanted.CLUSTER, "prod", tmp_path).endswith(
+    assert _refusal(KindOfFile.CLUSTER, "prod", tmp_path).endswith(
         "; write one with `orchestrate init --endpoint URL`, or copy an example: "
         f"{tmp_path}/examples/example.yml; beside it are riak-example.yml and hosts-example.yml"
     )
@@ -134,7 +134,7 @@ def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["", "a b", "..\n", "prod*"])
 def test_what_is_neither_a_name_nor_a_path_is_refused(name: str, tmp_path: Path) -> None:
-    assert "neither the name of a cluster nor the path" in _refusal(Wanted.CLUSTER, name, tmp_path)
+    assert "neither the name of a cluster nor the path" in _refusal(KindOfFile.CLUSTER, name, tmp_path)
 
 
 def test_a_new_file_goes_into_the_first_folder_or_the_named_one(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from orchestrator.config.secrets import (
     parse_reference,
     run_command,
 )
-from orchestrator.config.yaml import Place
+from orchestrator.config.yaml import FilePlace
 from orchestrator.errors import ConfigError, how_to_add
 
-PLACE = Place(file="prod.yml", line=5, key="auth.api_key")
+PLACE = FilePlace(file="prod.yml", line=5, key="auth.api_key")
 
 
 def _resolver(folder: Path, **environment: str) -> SecretResolver:

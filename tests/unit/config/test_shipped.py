@@ -25,7 +25,7 @@ from orchestrator.config.cluster import (
 )
 from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.hosts import NamedHostsSpec, RiakHostsSpec
-from orchestrator.config.lookup import Wanted, find, shipped, standard_places
+from orchestrator.config.lookup import KindOfFile, find, shipped, standard_places
 from orchestrator.config.playbook import Playbook, PlaybookSpec, check_playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.config.reaching import TlsSpec
@@ -41,7 +41,7 @@ PLAYBOOKS = {"elasticsearch-rolling-restart": PlaybookSpec, "riak-rolling-restar
 
 
 def _path(playbook: str) -> Path:
-    return find(Wanted.PLAYBOOK, playbook, standard_places({}, home=HOME))
+    return find(KindOfFile.PLAYBOOK, playbook, standard_places({}, home=HOME))
 
 
 def _policy(cluster: ClusterFile, book: Playbook) -> Policy:

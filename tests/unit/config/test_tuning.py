@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.lookup import Wanted, find, standard_places
+from orchestrator.config.lookup import KindOfFile, find, standard_places
 from orchestrator.config.tuning import check_profile, load_profile
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
@@ -40,7 +40,7 @@ def test_what_a_profile_means(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_every_value_of_a_shipped_profile_has_reason_and_source(store: str) -> None:
-    path = find(Wanted.TUNING, store, standard_places({}, home=Path("/home/op")))
+    path = find(KindOfFile.TUNING, store, standard_places({}, home=Path("/home/op")))
     written = [
         line.strip().rstrip(":")
         for line in path.read_text().splitlines()
@@ -59,7 +59,7 @@ def test_one_s_own_profile_comes_before_the_shipped_one(tmp_path: Path) -> None:
     own.parent.mkdir()
     own.write_text(HEAD + "  numad: off\n")
     places = standard_places({"ORCHESTRATE_CONFIG": str(tmp_path)}, home=Path("/home/op"))
-    assert find(Wanted.TUNING, "mine", places) == own
+    assert find(KindOfFile.TUNING, "mine", places) == own
     with pytest.raises(ConfigError, match="there is no tuning profile 'riac'") as caught:
-        find(Wanted.TUNING, "riac", places)
+        find(KindOfFile.TUNING, "riac", places)
     assert "did you mean riak?" in str(caught.value)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.hosts.diagnosis import counters, recorded
-from orchestrator.hosts.diagnosis.numad_log import read_numad_log
+from orchestrator.diagnosis import counters, recorded
+from orchestrator.diagnosis.numad_log import read_numad_log
 from orchestrator.model.reading import Unknown
 
 ZONED = {"dma": 0, "dma32": 1000, "normal": 9000, "movable": 0}

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.diagnosis.diagnose import diagnose
+from orchestrator.diagnosis.findings.diagnose import diagnose
+from orchestrator.diagnosis.reading import read_answers, signs_of
+from orchestrator.diagnosis.records import signs_of_records
 from orchestrator.errors import UsageError
-from orchestrator.hosts.diagnosis.reading import read_answers, signs_of
-from orchestrator.hosts.diagnosis.records import signs_of_records
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import (
     Compaction,

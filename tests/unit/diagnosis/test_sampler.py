@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.diagnosis.diagnose import diagnose
+from orchestrator.diagnosis.findings.diagnose import diagnose
+from orchestrator.diagnosis.sampler import sample
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.diagnosis.sampler import sample
-from orchestrator.hosts.settings import HostSettings, Limits
+from orchestrator.hosts.settings import HostLimits, HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Signs, Syndrome
 from orchestrator.model.host import Connect
@@ -136,7 +136,7 @@ def test_numad_is_read_from_its_log_and_the_processes(host: Host) -> None:
 
 
 def test_one_host_that_is_gone_is_told_and_the_others_are_read(host: Host) -> None:
-    limits = Limits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
+    limits = HostLimits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
     gone = HostSettings(
         node=NodeName("es2"), address="127.0.0.1", port=1, ssh_config=(), use_agent=False, limits=limits
     )

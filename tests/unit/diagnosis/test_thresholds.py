@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.diagnosis import (
+from orchestrator.diagnosis.findings import (
     busy_wait,
     compaction,
     fragmentation,
@@ -17,7 +17,7 @@ from orchestrator.diagnosis import (
     reclaim,
     scheduler,
 )
-from orchestrator.diagnosis.diagnose import diagnose
+from orchestrator.diagnosis.findings.diagnose import diagnose
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import (
     Compaction,

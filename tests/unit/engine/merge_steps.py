@@ -14,7 +14,7 @@ from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, Ru
 from orchestrator.model.merging import LoaderSettings, MergePolicy, MergeTarget, Writes
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.work_event import IndexMerged, MergeBegun
-from orchestrator.simulation.invariants import Step
+from orchestrator.simulation.invariants import JournalStep
 from tests.simulation.play import cluster, policy
 from tests.states import state_with
 from tests.unit.engine.asking import ES1, begun
@@ -50,36 +50,36 @@ def _state(*indices: MergeProgress, phase: Phase = Phase.MERGING, **changes: obj
     return state_with(state, **{"phase": phase, "merging": merging, **changes})
 
 
-def _step(before: RunState, event: Event, after: RunState | None = None) -> Step:
-    return Step(
+def _step(before: RunState, event: Event, after: RunState | None = None) -> JournalStep:
+    return JournalStep(
         before=before, record=Record(run="run-1", sequence=7, at=AT, event=event), after=after or before
     )
 
 
-def _set(value: str, phase: Phase = Phase.MERGED) -> Step:
+def _set(value: str, phase: Phase = Phase.MERGED) -> JournalStep:
     key = "index.number_of_replicas"
     action = SetIndexSettings(index="posts", index_uuid="posts-uuid", found={key: "0"}, wanted={key: value})
     return _step(_state(ENDED, phase=phase), ActionSent(action=action))
 
 
-def _stopped(*indices: MergeProgress) -> Step:
+def _stopped(*indices: MergeProgress) -> JournalStep:
     """es1 is stopped once the merges are settled."""
     state = _state(*indices, phase=Phase.DOWN)
     return _step(replace(state, merging=replace(state.merging, settled=True)), STOP)
 
 
-def _looked(writes_at: float) -> Step:
+def _looked(writes_at: float) -> JournalStep:
     state = _state(IN_HAND)
     return _step(replace(state, merging=replace(state.merging, writes_at=writes_at)), MERGE)
 
 
-def _failed_just_now(*, in_doubt: bool) -> Step:
+def _failed_just_now(*, in_doubt: bool) -> JournalStep:
     last = replace(REFUSED, in_doubt=in_doubt)
     return _step(_state(_JUST_NOW, failing=(Failing(last=last, since=AT),)), MERGE)
 
 
 _FIRST: Final = _step(_state(IN_HAND), MERGE)
-MERGE_STEPS: Final[Mapping[str, tuple[Step, ...]]] = {
+MERGE_STEPS: Final[Mapping[str, tuple[JournalStep, ...]]] = {
     # the step that breaks it, then those that do not
     "an_index_is_not_asked_for_twice": (
         _step(_state(_SENT), MERGE),
@@ -109,7 +109,7 @@ MERGE_STEPS: Final[Mapping[str, tuple[Step, ...]]] = {
     "done_has_merged": (_step(_state(IN_HAND), DONE), _step(_state(ENDED), DONE)),
 }
 
-ALSO_BROKEN: Final[tuple[tuple[str, Step], ...]] = (
+ALSO_BROKEN: Final[tuple[tuple[str, JournalStep], ...]] = (
     (
         "merges_are_written_down_first: posts is merged in gated",
         _step(_state(IN_HAND, phase=Phase.GATED), MERGE),

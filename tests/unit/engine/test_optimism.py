@@ -8,6 +8,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.elasticsearch.dialect import NEWEST
+from orchestrator.elasticsearch.parse_cluster import parse_cluster
 from orchestrator.elasticsearch.rules.kind import Elasticsearch
 from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.engine.optimism import OptimisticWorld
@@ -20,8 +22,6 @@ from orchestrator.model.observation import (
     ServiceState,
     SettingsView,
 )
-from orchestrator.stores.elasticsearch.dialect import NEWEST
-from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
 from tests.benchmarks.large_cluster import Size, state
 
 CLUSTER = parse_cluster(

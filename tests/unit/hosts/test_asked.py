@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.hosts.asked import AskedJobs
 from orchestrator.hosts.connection import CommandResult, Ended, Job, Unreachable
-from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
 
@@ -45,8 +45,8 @@ def test_a_start_whose_sending_raised_does_not_count_as_begun() -> None:
         raise RuntimeError("can't start new thread")
 
     with pytest.raises(RuntimeError):
-        asked.launch(ES1, Verb.START, broken)
-    assert asked.launch(ES1, Verb.START, lambda _: sent) is sent
+        asked.launch(ES1, ServiceVerb.START, broken)
+    assert asked.launch(ES1, ServiceVerb.START, lambda _: sent) is sent
 
 
 def test_a_start_behind_a_stop_that_has_just_ended_is_sent() -> None:
@@ -59,8 +59,8 @@ def test_a_start_behind_a_stop_that_has_just_ended_is_sent() -> None:
 
     def quick_stop(ended: Callable[[], None]) -> Job | Unreachable:
         ended()  # before the caller has the job
-        assert asked.launch(ES1, Verb.START, start) is started
+        assert asked.launch(ES1, ServiceVerb.START, start) is started
         return Running(CommandResult(exit=0, stdout=""))
 
-    asked.launch(ES1, Verb.STOP, quick_stop)
+    asked.launch(ES1, ServiceVerb.STOP, quick_stop)
     assert sent == ["start"]

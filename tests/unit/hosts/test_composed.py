@@ -14,10 +14,10 @@ from orchestrator.config.secrets import SecretResolver
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.riak.contact import Contacts
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runs.reach import host_settings
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.stores.riak.contact import Contacts
 from tests.fakes.cases import rows
 
 ADDRESSES = {"es1": "10.0.0.1", "es2": "10.0.0.2", "es3": "10.0.0.3"}

@@ -14,9 +14,7 @@ import paramiko
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings, Sudo
-from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.hosts.settings import HostLimits, HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import InDoubt, Moment, Refused, RunHook, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
@@ -25,12 +23,14 @@ from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.model.upgrade import InstallStep, Upgrade
+from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tuner import TunableHosts
 
 ES1 = NodeName("es1")
-QUICK = Limits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
+QUICK = HostLimits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
 
 
-def hosts_of(folder: Path, *, config: str = "", known: str = "", **changes: object) -> Hosts:
+def hosts_of(folder: Path, *, config: str = "", known: str = "", **changes: object) -> TunableHosts:
     """The port over one host, `es1`, with files of its own."""
     (folder / "config").write_text(config)
     (folder / "known_hosts").write_text(known)
@@ -43,10 +43,10 @@ def hosts_of(folder: Path, *, config: str = "", known: str = "", **changes: obje
         "use_agent": False,
         "limits": QUICK,
     }
-    return Hosts({"es1": HostSettings(**{**values, **changes})})
+    return TunableHosts({"es1": HostSettings(**{**values, **changes})})
 
 
-def said(hosts: Hosts) -> str:
+def said(hosts: TunableHosts) -> str:
     """The reason for which `es1` is not read, and for which its stop is certainly not sent."""
     with contextlib.closing(hosts):
         reading = hosts.observe(["es1"], rights=False)["es1"]
@@ -162,7 +162,9 @@ def failing(error: Exception) -> HostSettings:
 
 
 def test_a_defect_on_one_host_is_reported_and_leaves_others() -> None:
-    with contextlib.closing(Hosts({"es1": failing(ZeroDivisionError("oh")), "es2": here("es2")})) as hosts:
+    with contextlib.closing(
+        TunableHosts({"es1": failing(ZeroDivisionError("oh")), "es2": here("es2")})
+    ) as hosts:
         for nodes in (["es1"], ["es1", "es2"]):  # one is read without a thread of its own
             readings = hosts.observe(nodes, rights=True)
             reading = readings["es1"]
@@ -175,7 +177,7 @@ def test_a_defect_on_one_host_is_reported_and_leaves_others() -> None:
 
 
 def test_a_defect_is_no_reason_to_look_again_at_once() -> None:
-    with contextlib.closing(Hosts({"es1": failing(ZeroDivisionError())})) as hosts:
+    with contextlib.closing(TunableHosts({"es1": failing(ZeroDivisionError())})) as hosts:
         hosts.observe(["es1"], rights=True)
         assert hosts.watch(["es1"], 0.3) is False
 
@@ -193,7 +195,7 @@ def test_an_engine_that_stays_away_is_no_reason_to_look_again(tmp_path: Path, sa
     docker.write_text(f"#!/bin/sh\nprintf {shlex.quote(said)} >&2\nexit 1\n")
     docker.chmod(0o755)
     service = ServiceSettings(manager=Manager.DOCKER, unit="es", program=str(docker))
-    with contextlib.closing(Hosts({"es1": here("es1", service=service)})) as hosts:
+    with contextlib.closing(TunableHosts({"es1": here("es1", service=service)})) as hosts:
         assert isinstance(hosts.observe(["es1"], rights=False)["es1"], Unknown)
         assert hosts.watch(["es1"], 0.3) is False
         docker.write_text("#!/bin/sh\necho 'running|0|x||false'\n")
@@ -201,7 +203,9 @@ def test_an_engine_that_stays_away_is_no_reason_to_look_again(tmp_path: Path, sa
 
 
 def test_a_missing_secret_is_no_defect_and_nothing_was_sent() -> None:
-    with contextlib.closing(Hosts({"es1": failing(ConfigError("is empty", key="hosts.sudo"))})) as hosts:
+    with contextlib.closing(
+        TunableHosts({"es1": failing(ConfigError("is empty", key="hosts.sudo"))})
+    ) as hosts:
         assert hosts.observe(["es1"], rights=True)["es1"] == Unknown(
             reason="host of es1: hosts.sudo: is empty"
         )
@@ -210,7 +214,7 @@ def test_a_missing_secret_is_no_defect_and_nothing_was_sent() -> None:
 
 def test_an_interrupt_is_not_held_back() -> None:
     settings = here("es1", sudo=Sudo.PASSWORD, sudo_password=Secret(KeyboardInterrupt()))
-    with contextlib.closing(Hosts({"es1": settings})) as hosts, pytest.raises(KeyboardInterrupt):
+    with contextlib.closing(TunableHosts({"es1": settings})) as hosts, pytest.raises(KeyboardInterrupt):
         hosts.perform(StopNode(node="es1"))
 
 
@@ -230,7 +234,7 @@ def test_an_unreachable_or_unresolved_host_may_be_asked_again(tmp_path: Path) ->
             readings = (
                 hosts.observe([ES1], rights=False)[ES1],
                 hosts.tuning([ES1], TuningProfile(name="none", applies_to="hosts", settings=()))[ES1],
-                hosts.facts({ES1: Reads()})[ES1],
+                hosts.facts({ES1: FactReads()})[ES1],
                 hosts.readiness([ES1], Upgrade(target="9.1.0", install=(InstallStep(run="true"),)))[ES1],
             )
         assert all(isinstance(result, Refused) for result in results), results

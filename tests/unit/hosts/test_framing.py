@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.diagnosis import asking
+from orchestrator.diagnosis.reading import read_answers
 from orchestrator.hosts import script
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.diagnosis import asking
-from orchestrator.hosts.diagnosis.reading import read_answers
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section, read_sections
 from orchestrator.hosts.settings import HostSettings, ServiceSettings

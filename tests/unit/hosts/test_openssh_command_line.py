@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.connection import CommandResult, Connection, Lost, Trouble, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostConnection, Lost, Trouble, Unreachable
 from orchestrator.hosts.connections import sessions
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import HostSettings, Limits
+from orchestrator.hosts.settings import HostLimits, HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
 
@@ -92,7 +92,7 @@ def connections() -> Iterator[Connections]:
     made.close()
 
 
-def to(connections: Connections, **changes: object) -> Connection:
+def to(connections: Connections, **changes: object) -> HostConnection:
     values = {"node": NodeName("es1"), "address": "es1", "connect": Connect.OPENSSH, **changes}
     made = connections.to(HostSettings(**values))
     assert not isinstance(made, Unreachable)
@@ -225,7 +225,7 @@ def test_variables_of_the_program_reach_no_session(
 
 def test_a_late_refusal_is_no_doubt(ssh: Ssh, connections: Connections) -> None:
     (ssh.folder / "late").touch()
-    connection = to(connections, limits=Limits(connect=0.05, banner=0.05))
+    connection = to(connections, limits=HostLimits(connect=0.05, banner=0.05))
     assert connection.run("echo hello", timeout=20.0) == CommandResult(exit=0, stdout="hello\n")
     assert len(ssh.sessions) == len(ssh.makes("-N")) == 2, "on a connection of its own"
 
@@ -239,7 +239,7 @@ def test_a_refused_command_is_not_sent_once_given_up(
         (ssh.folder / name).touch()
     if ends == "minute":
         monkeypatch.setattr(sessions, "SENT_AGAIN_SECONDS", 0.6)
-    connection = to(connections, limits=Limits(connect=0.05, banner=0.05))
+    connection = to(connections, limits=HostLimits(connect=0.05, banner=0.05))
     job = connection.start("echo hello", timeout=0.8 if ends == "limit" else 20.0)
     assert not isinstance(job, Unreachable)
     if ends == "close":

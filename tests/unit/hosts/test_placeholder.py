@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import services
-from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.hosts.placeholder import for_node, require_names
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.host import Manager
@@ -100,7 +100,7 @@ def test_a_stop_has_the_variable_behind_sudo_too(mode: Sudo, tmp_path: Path) -> 
         manager=Manager.COMMAND, stop='printf %s "$ORCHESTRATE_NODE"', start="x", status="x"
     )
     settings = HostSettings(node=node, address="h", service=made, sudo=mode)
-    assert _run("dash", services.plain_command(settings, Verb.STOP), tmp_path) == node
+    assert _run("dash", services.plain_command(settings, ServiceVerb.STOP), tmp_path) == node
     assert not list(tmp_path.iterdir())
 
 

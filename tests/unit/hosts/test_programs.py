@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.hosts import programs, services
 from orchestrator.hosts.managers.docker import Docker
-from orchestrator.hosts.managers.manager import BY_ITSELF, BY_SYSTEMD, Program, Reboot
+from orchestrator.hosts.managers.manager import BY_ITSELF, BY_SYSTEMD, HostProgram, Reboot
 from orchestrator.hosts.managers.registry import MANAGERS
 from orchestrator.hosts.managers.systemd import Systemd
 from orchestrator.hosts.port import Hosts
@@ -69,7 +69,7 @@ def test_a_program_at_its_usual_path_or_elsewhere_is_found(
     """Debian 9 has `/bin/systemctl`, RHEL 6 `/sbin/service`; sudoers files name the usual path."""
     usual = tmp_path / "usual" / "systemctl"
     other = script(tmp_path / "bin" / "systemctl", SYSTEMCTL, tmp_path)
-    monkeypatch.setattr(Systemd, "program", Program(name="systemctl", path=str(usual)))
+    monkeypatch.setattr(Systemd, "program", HostProgram(name="systemctl", path=str(usual)))
     for expected in (other, usual):
         if expected is usual:
             script(usual, SYSTEMCTL, tmp_path)
@@ -89,7 +89,7 @@ def test_a_verb_before_any_reading_finds_its_program_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = script(tmp_path / "bin" / "systemctl", SYSTEMCTL, tmp_path)
-    monkeypatch.setattr(Systemd, "program", Program(name="systemctl", path="/no/such/systemctl"))
+    monkeypatch.setattr(Systemd, "program", HostProgram(name="systemctl", path="/no/such/systemctl"))
     with closing(Hosts({"es1": here(tmp_path, ServiceSettings())})) as hosts:
         assert isinstance(hosts.perform(StartNode(node="es1")), Done)
     assert f"{other} --no-block start elasticsearch" in (tmp_path / "calls").read_text()
@@ -97,9 +97,12 @@ def test_a_verb_before_any_reading_finds_its_program_too(
 
 def test_the_folders_of_administrators_are_searched() -> None:
     """An SSH session of an ordinary account has no `/usr/sbin` in its path."""
-    find = f"{programs.FUNCTIONS}\n{programs.find(Program(name='useradd', path='/no/useradd'), 'x')}; echo $x"
+    useradd = HostProgram(name="useradd", path="/no/useradd")
+    find = f"{programs.FUNCTIONS}\n{programs.find(useradd, 'x')}; echo $x"
     assert sh(find, "/usr/bin:/bin").endswith("/sbin/useradd")
-    find = f"{programs.FUNCTIONS}\n{programs.find(Program(name='no-such', path='/no/such'), 'x')}; echo $x"
+    find = (
+        f"{programs.FUNCTIONS}\n{programs.find(HostProgram(name='no-such', path='/no/such'), 'x')}; echo $x"
+    )
     assert sh(find, "/usr/bin:/bin") == "/no/such"
 
 
@@ -115,8 +118,8 @@ def test_a_host_without_systemd_reboots_by_reboot(
     monkeypatch: pytest.MonkeyPatch, systemctl: str, reboot: str, line: str
 ) -> None:
     ways = (
-        Reboot(program=Program(name=Path(systemctl).name, path=systemctl), words=" reboot"),
-        Reboot(program=Program(name=Path(reboot).name, path=reboot)),
+        Reboot(program=HostProgram(name=Path(systemctl).name, path=systemctl), words=" reboot"),
+        Reboot(program=HostProgram(name=Path(reboot).name, path=reboot)),
     )
     settings = HostSettings(node="es1", address="es1", service=ServiceSettings(manager=Manager.DOCKER))
     usual = services.plain_reboot(settings)
@@ -133,7 +136,7 @@ def test_what_the_settings_name_is_not_searched() -> None:
     service = ServiceSettings(program="/opt/systemctl", reboot="/opt/reboot now")
     settings = HostSettings(node="es1", address="es1", service=service)
     assert programs.with_search(settings) == ("", settings)
-    assert programs.settled(settings, programs.Found(program="/a", reboot="/b")) == settings
+    assert programs.settled(settings, programs.FoundPrograms(program="/a", reboot="/b")) == settings
 
 
 def test_every_manager_has_a_way_to_reboot() -> None:

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from orchestrator.hosts import readiness
-from orchestrator.hosts.connection import CommandResult, Connection, Lost, Outcome, Trouble, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostConnection, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.management import IN_CONTAINER
 from orchestrator.hosts.script import sections, untranslated
@@ -172,7 +172,7 @@ class _Answers:
 
 def _came_of(outcome: Outcome, *verify: str) -> Reading[HostReadiness]:
     settings = HostSettings(node=ES1, address="localhost", service=ServiceSettings())
-    found = cast("tuple[HostSettings, Connection]", (settings, _Answers(outcome)))
+    found = cast("tuple[HostSettings, HostConnection]", (settings, _Answers(outcome)))
     return readiness.ask(lambda _: found, ES1, _upgrade(*verify), Redactor(["hunter22"]))
 
 

@@ -17,7 +17,6 @@ from orchestrator.hosts import port
 from orchestrator.hosts.check import Grade, Point, check_hosts, missing_rights
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.learned import Learned
-from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import Right
 from orchestrator.model.action import Done, Refused, StartNode, StopNode, TuneHost
@@ -28,6 +27,7 @@ from orchestrator.model.tuning import ValueChange
 from orchestrator.redact import Redactor
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.tuning.tuner import TunableHosts
 
 PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
 NODE = NodeName("es1")
@@ -85,8 +85,8 @@ def on_host(folder: Path, node: NodeName = NODE, **values: Any) -> HostSettings:
     return replace(made, **values)
 
 
-def hosts_with(sudo: Path, redact: Redactor) -> Hosts:
-    return Hosts({NODE: on_host(sudo)}, redact=redact)
+def hosts_with(sudo: Path, redact: Redactor) -> TunableHosts:
+    return TunableHosts({NODE: on_host(sudo)}, redact=redact)
 
 
 @pytest.mark.parametrize("asks", [True, False])
@@ -124,7 +124,7 @@ def test_a_refused_password_is_not_sent_again(sudo: Path, subtests: pytest.Subte
     settings = {node: on_host(sudo, node, sudo_password=lambda: said[-1]) for node in nodes}
     settings[nodes[2]] = replace(settings[nodes[2]], address="127.0.0.1")
     verbs = StopNode(node=NODE), StartNode(node=NODE)
-    rows: dict[str, Callable[[Hosts], object]] = {
+    rows: dict[str, Callable[[TunableHosts], object]] = {
         "readings": lambda hosts: hosts.observe([NODE], rights=True),
         "nodes": lambda hosts: hosts.observe(nodes, rights=True, reboot=True),
         "verbs": lambda hosts: [hosts.perform(verb) for verb in verbs],
@@ -132,7 +132,7 @@ def test_a_refused_password_is_not_sent_again(sudo: Path, subtests: pytest.Subte
         "tunables": lambda hosts: hosts.perform(TUNING),
     }
     for what, work in rows.items():
-        with subtests.test(what=what), contextlib.closing(Hosts(settings)) as hosts:
+        with subtests.test(what=what), contextlib.closing(TunableHosts(settings)) as hosts:
             (sudo / "attempts").unlink(missing_ok=True)
             for _ in range(3):
                 work(hosts)
@@ -158,7 +158,7 @@ def test_a_rule_that_asks_for_a_password_is_no_right(sudo: Path) -> None:
     for command, may in [("/usr/bin/true", False), (str(sudo / "prints-its-input"), True)]:
         (sudo / "list").write_text(entry.format("", "ALL") + entry.format(nopasswd, command))
         settings = on_host(sudo, sudo=Sudo.PASSWORDLESS, sudo_password=None)
-        with contextlib.closing(Hosts({NODE: settings})) as hosts:
+        with contextlib.closing(TunableHosts({NODE: settings})) as hosts:
             view = hosts.observe([NODE], rights=True)[NODE]
         assert isinstance(view, HostView)
         assert view.may_control is may, view.detail
@@ -174,7 +174,7 @@ def test_a_password_that_a_host_took_is_sent_to_it(sudo: Path, tmp_path: Path, b
     (other / "options").write_text("")
     es2 = NodeName("es2")
     there = on_host(sudo, es2, user="es2", environment={"PATH": f"{other}:/usr/bin:/bin"})
-    with contextlib.closing(Hosts({NODE: on_host(sudo), es2: there})) as hosts:
+    with contextlib.closing(TunableHosts({NODE: on_host(sudo), es2: there})) as hosts:
         if by == "rights":
             hosts.observe([NODE, es2], rights=True)
         else:
@@ -187,7 +187,7 @@ def test_a_password_that_a_host_took_is_sent_to_it(sudo: Path, tmp_path: Path, b
 def test_a_host_that_took_a_password_gets_it_again_slowly(sudo: Path) -> None:
     """Its directory was out of reach for a moment: the node must not stay down until the end of the run."""
     clock = [0.0]
-    with contextlib.closing(Hosts({NODE: on_host(sudo)}, now=lambda: clock[0])) as hosts:
+    with contextlib.closing(TunableHosts({NODE: on_host(sudo)}, now=lambda: clock[0])) as hosts:
         hosts.observe([NODE], rights=True)
         assert hosts.perform(StopNode(node=NODE)) == Done(output="input:")
         (sudo / "sudo").write_text(_SUDO.replace("correct horse", "nothing"))

@@ -16,7 +16,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.hosts import outcomes, services, sudo
 from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.managers.manager import ServiceReading, Verb
+from orchestrator.hosts.managers.manager import ServiceReading, ServiceVerb
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
@@ -63,9 +63,9 @@ def checked(settings: HostSettings) -> dict[Point, str]:
 def test_command_lines_of_stop_and_start(subtests: pytest.Subtests) -> None:
     for row in ROWS["lines"]:
         with subtests.test(row=row):
-            assert services.command(host_of(row), Verb.STOP) == row["stop"]
+            assert services.command(host_of(row), ServiceVerb.STOP) == row["stop"]
             start = row.get("start", row["stop"].replace(" stop", " start"))
-            assert services.command(host_of(row), Verb.START) == start
+            assert services.command(host_of(row), ServiceVerb.START) == start
 
 
 def test_status_commands_use_no_sudo_and_end_their_options() -> None:
@@ -159,7 +159,7 @@ def test_a_unit_that_names_something_else_is_sent_nowhere(
     for unit, node in (*ROWS["other_names"], ("es-{node}", "n" * 300)):
         with subtests.test(unit=unit, node=node):
             settings = host(manager, unit=unit, node=node)
-            stop = partial(services.plain_command, settings, Verb.STOP)
+            stop = partial(services.plain_command, settings, ServiceVerb.STOP)
             for build in (stop, partial(services.status_command, settings)):
                 with pytest.raises(UntrustedValue, match="cannot be the name of a service"):
                     build()
@@ -183,7 +183,7 @@ def test_a_data_path_that_leads_elsewhere_is_sent_nowhere(subtests: pytest.Subte
 def test_outcomes_did_nothing_where_it_is_certain(subtests: pytest.Subtests) -> None:
     for row in ROWS["nothing_done"]:
         with subtests.test(row=row):
-            line = services.command(host_of(row), Verb.STOP)
+            line = services.command(host_of(row), ServiceVerb.STOP)
             assert outcomes.did_nothing(host_of(row), line, row["text"]) is row["is"]
 
 
@@ -246,7 +246,9 @@ def test_refusals_of_sudo(subtests: pytest.Subtests) -> None:
             assert (sudo.refusal(output) is not None) is refused
             status = services.read_state(behind, Section(exit=1, text=output))
             assert (isinstance(status, Unknown) and "refused by sudo" in status.reason) is refused
-            result = outcomes.result_of(behind, Verb.STOP, services.command(behind, Verb.STOP), 1, output)
+            result = outcomes.result_of(
+                behind, ServiceVerb.STOP, services.command(behind, ServiceVerb.STOP), 1, output
+            )
             assert isinstance(result, Refused) is refused
 
 

@@ -18,16 +18,16 @@ from orchestrator.hosts.connections.openssh import master
 from orchestrator.hosts.connections.sessions import (
     LOG_INS_AT_A_TIME,
     SESSIONS_PER_CONNECTION,
+    CommandOrder,
     LinkError,
-    Order,
     SessionConnection,
     SessionRefusedError,
     Sessions,
 )
 from orchestrator.hosts.connections.ssh.commands import ChannelSession
-from orchestrator.hosts.connections.ssh.link import Link
+from orchestrator.hosts.connections.ssh.link import SshLink
 from orchestrator.hosts.connections.ssh.route import Hop
-from orchestrator.hosts.settings import Limits
+from orchestrator.hosts.settings import HostLimits
 
 
 class FakeLink:
@@ -111,7 +111,7 @@ class Late:
     links: list[FakeLink] = field(default_factory=list)
     streams: Streams = field(default_factory=Streams)
 
-    def begin(self, link: FakeLink, _order: Order) -> Late:
+    def begin(self, link: FakeLink, _order: CommandOrder) -> Late:
         if len(self.links) == self.most:
             raise LinkError(Trouble.NO_ANSWER, "no answer")
         self.links.append(link)
@@ -248,13 +248,13 @@ def test_a_command_without_acknowledgement_leaves_others_alone(monkeypatch: pyte
     """
     made: list[OpenTransport] = []
 
-    def connect(_link: Link) -> OpenTransport:
+    def connect(_link: SshLink) -> OpenTransport:
         made.append(OpenTransport())
         return made[-1]
 
-    monkeypatch.setattr(Link, "_connect", connect)
-    link = Link(cast("Hop", "deploy@riak1:22"), None, Limits())
-    order = Order(command="x", stdin=None, timeout=0.2, keep=9)
+    monkeypatch.setattr(SshLink, "_connect", connect)
+    link = SshLink(cast("Hop", "deploy@riak1:22"), None, HostLimits())
+    order = CommandOrder(command="x", stdin=None, timeout=0.2, keep=9)
     other = ChannelSession(link, order, time.monotonic)
     for ended in ([False], [False, True]):
         session = ChannelSession(link, order, time.monotonic)
@@ -272,12 +272,12 @@ def test_a_channel_without_an_answer_leaves_others_alone(monkeypatch: pytest.Mon
     """Nothing was sent: another connection is made once, and commands over the first keep theirs."""
     made: list[OpenTransport] = []
 
-    def connect(_link: Link) -> OpenTransport:
+    def connect(_link: SshLink) -> OpenTransport:
         made.append(OpenTransport())
         return made[-1]
 
-    monkeypatch.setattr(Link, "_connect", connect)
-    link = Link(cast("Hop", "deploy@riak1:22"), None, Limits())
+    monkeypatch.setattr(SshLink, "_connect", connect)
+    link = SshLink(cast("Hop", "deploy@riak1:22"), None, HostLimits())
     first = link.open_session()
     made[0].opens = False
     second = link.open_session()
@@ -334,7 +334,7 @@ HOP = Hop(
 )
 
 
-def tracebacks_of(link: Link) -> list[object]:
+def tracebacks_of(link: SshLink) -> list[object]:
     """What paramiko's threads would print on the terminal while the connection is not made."""
     said, before = list[object](), {*threading.enumerate()}
     with pytest.MonkeyPatch.context() as patched:
@@ -349,7 +349,7 @@ def tracebacks_of(link: Link) -> list[object]:
 
 def test_a_dead_jump_host_is_no_traceback() -> None:
     jump = DeadJumpHost()
-    assert tracebacks_of(Link(HOP, cast("Link", jump), Limits(), wait=lambda _seconds: None)) == []
+    assert tracebacks_of(SshLink(HOP, cast("SshLink", jump), HostLimits(), wait=lambda _seconds: None)) == []
     assert jump.released > 0
 
 
@@ -361,7 +361,7 @@ def test_a_proxy_command_of_another_account_is_no_traceback(monkeypatch: pytest.
 
     monkeypatch.setattr(os, "kill", kill)
     hop = replace(HOP, proxy_command="dd of=/dev/null")
-    assert tracebacks_of(Link(hop, None, Limits(banner=0.2), wait=lambda _seconds: None)) == []
+    assert tracebacks_of(SshLink(hop, None, HostLimits(banner=0.2), wait=lambda _seconds: None)) == []
 
 
 def test_a_retired_master_ends_with_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -370,8 +370,8 @@ def test_a_retired_master_ends_with_the_others(monkeypatch: pytest.MonkeyPatch, 
     sockets = [tmp_path / "one", tmp_path / "two", tmp_path / "three"]
     left = iter(sockets)
     monkeypatch.setattr(master.Master, "_connect", lambda _master: next(left))
-    target = master.Target(address="riak1", config=tmp_path / "config", options=())
-    shared = master.Master(target, tmp_path, Limits(), alone=lambda _jump: contextlib.nullcontext())
+    target = master.SshTarget(address="riak1", config=tmp_path / "config", options=())
+    shared = master.Master(target, tmp_path, HostLimits(), alone=lambda _jump: contextlib.nullcontext())
     first = shared.session("x")
     shared.retire(first)
     second = shared.session("x")

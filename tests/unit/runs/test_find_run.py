@@ -13,7 +13,7 @@ from orchestrator.model.event import LeaseTaken, Record, RunFinished, RunResumed
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.runs.past_runs import RunPassed, Wanted, find_run, leave_request
 from orchestrator.runtime import codec
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
@@ -74,7 +74,7 @@ def test_which_run_of_a_cluster_is_meant(subtests: pytest.Subtests, tmp_path: Pa
     ]
     for number, (outcomes, wanted, meant) in enumerate(cases):
         with subtests.test(outcomes=outcomes, wanted=wanted):
-            store = open_store(f"sqlite:///{tmp_path}/{number}.db", {}, access=Access.WRITE)
+            store = open_store(f"sqlite:///{tmp_path}/{number}.db", {}, access=DatabaseUse.WRITE)
             filled(store, entry)("prod", *outcomes)
             if isinstance(meant, int):
                 assert found(store, wanted) == meant

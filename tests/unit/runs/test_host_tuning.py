@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import JournalError
-from orchestrator.hosts.port import Hosts
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import BOOT, HostTuning, Verdict
 from orchestrator.runs.tuning import TunedHosts, Undone, look, make, selected, undo
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree
 from tests.fakes.tuned_hosts import profile, setting
@@ -27,7 +27,7 @@ PROFILE = profile(setting("vm.swappiness", "1"), setting("vm.zone_reclaim_mode",
 MACHINE = "machine"
 
 
-class Interrupted(Hosts):
+class Interrupted(TunableHosts):
     """Hosts on which something happens before a change is made."""
 
     before: Callable[[TuneHost], None] = staticmethod(lambda _action: None)
@@ -88,7 +88,7 @@ def tree(tmp_path: Path) -> HostTree:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
-    made = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
+    made = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=DatabaseUse.WRITE)
     yield made
     made.close()
 

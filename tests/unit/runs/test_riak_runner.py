@@ -11,9 +11,9 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
+from orchestrator.riak.admin import AdminCommand
+from orchestrator.riak.output import CommandOutput
 from orchestrator.runs.reach import HostRunner
-from orchestrator.stores.riak.admin import Command
-from orchestrator.stores.riak.output import CommandOutput
 
 RIAK1 = NodeName("riak@riak1")
 PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
@@ -60,7 +60,7 @@ def logged(folder: Path) -> list[str]:
 def test_an_output_is_kept_as_it_came_with_its_exit_code(tmp_path: Path) -> None:
     riak = script(tmp_path, 'printf "%s|" "$@"; printf "a\\n\\n"; echo b >&2; exit 3')
     with running(tmp_path) as run:
-        done = run.run(RIAK1, Command(argv=(riak, "admin", "transfers")))
+        done = run.run(RIAK1, AdminCommand(argv=(riak, "admin", "transfers")))
     assert done == CommandOutput(exit=3, stdout="admin|transfers|a\n\n", stderr="b\n")
     assert logged(tmp_path) == []
 
@@ -68,9 +68,9 @@ def test_an_output_is_kept_as_it_came_with_its_exit_code(tmp_path: Path) -> None
 def test_only_what_needs_roots_rights_goes_through_sudo(tmp_path: Path) -> None:
     riak = script(tmp_path, "echo pong")
     with running(tmp_path, sudo=Sudo.PASSWORDLESS) as run:
-        assert run.run(RIAK1, Command(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
+        assert run.run(RIAK1, AdminCommand(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
         assert logged(tmp_path) == [f"-n {riak} ping"]
-        run.run(RIAK1, Command(argv=(riak, "x"), as_root=False))
+        run.run(RIAK1, AdminCommand(argv=(riak, "x"), as_root=False))
         assert logged(tmp_path) == [f"-n {riak} ping"]
 
 
@@ -78,7 +78,7 @@ def test_a_password_goes_to_standard_input_alone(tmp_path: Path) -> None:
     riak = script(tmp_path, "echo pong")
     secret = {"sudo": Sudo.PASSWORD, "sudo_password": lambda: PASSWORD}
     with running(tmp_path, **secret) as run:
-        assert run.run(RIAK1, Command(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
+        assert run.run(RIAK1, AdminCommand(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
     assert (tmp_path / "given").read_text() == f"{PASSWORD}\n"
     assert len(logged(tmp_path)) == 1
     assert PASSWORD not in logged(tmp_path)[0]

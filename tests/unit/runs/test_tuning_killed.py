@@ -10,8 +10,6 @@ from typing import assert_never
 
 import pytest
 
-from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.tuning import old_ways
 from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
@@ -24,9 +22,11 @@ from orchestrator.model.tuning import (
 )
 from orchestrator.runs.tuning import TunedHosts, look, make, undo
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.ledger import Ledger, Tuning
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.tuning import old_ways
+from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree
 from tests.fakes.tuned_hosts import profile, setting
@@ -117,7 +117,7 @@ class Scene:
 
     def where(self) -> TunedHosts:
         path = f"{self.state}:{self.tree.environment['PATH']}"
-        port = Hosts(
+        port = TunableHosts(
             {ES1: self.tree.settings(environment={"PATH": path}, cluster="prod")},
             owed=lambda node: [one.subject for one in self.ledger.owed().get(node, ())],
         )
@@ -138,7 +138,7 @@ class Scene:
             assert made.broken is None
             assert self.died() or not [one for one in made.made if one.failed], made
         finally:
-            where.port.close()  # type: ignore[attr-defined]  # of Hosts
+            where.port.close()  # type: ignore[attr-defined]  # of TunableHosts
 
     def revert(self) -> None:
         where = self.where()
@@ -148,7 +148,7 @@ class Scene:
             assert broken is None
             assert self.died() or [one for one in undone if not isinstance(one.result, Done)] == []
         finally:
-            where.port.close()  # type: ignore[attr-defined]  # of Hosts
+            where.port.close()  # type: ignore[attr-defined]  # of TunableHosts
 
     def is_right(self) -> bool:
         where = self.where()
@@ -157,7 +157,7 @@ class Scene:
             assert not isinstance(found, Unknown), found
             return found.drifted == found.unread == ()
         finally:
-            where.port.close()  # type: ignore[attr-defined]  # of Hosts
+            where.port.close()  # type: ignore[attr-defined]  # of TunableHosts
 
     def assert_as_before(self) -> None:
         assert self.tree.files() == self.before
@@ -171,7 +171,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     tree.write(RC_LOCAL, "#!/bin/sh\ntouch /var/lock/subsys/local\n")
     tree.write("/.state/tuned/orchestrate", "")
     before = tree.files()
-    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
+    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=DatabaseUse.WRITE)
     state = tmp_path / "killer"
     state.mkdir()
     for name, pattern in MUTATING.items():

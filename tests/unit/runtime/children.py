@@ -23,13 +23,13 @@ from orchestrator.model.event import GoodReading, Hold
 from orchestrator.model.tuning import ValueChange
 from orchestrator.runtime import signals as signals_module
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.ledger import Tuning
-from orchestrator.runtime.signals import LastWords, Signals, last_words
+from orchestrator.runtime.signals import FinalTexts, Signals, last_words
 from orchestrator.runtime.store import open_store
-from orchestrator.runtime.taking import Claim, Place, Terms
+from orchestrator.runtime.taking import Claim, LeaseSite, Terms
 
 
 def say(text: str) -> None:
@@ -39,7 +39,7 @@ def say(text: str) -> None:
 
 def append(url: str, run: str, killed_at: str, moment: str, size: str) -> None:
     """Append steps of three events until killed: before or after the commit of step `killed_at`."""
-    store = open_store(url, {}, access=Access.WRITE)
+    store = open_store(url, {}, access=DatabaseUse.WRITE)
     journal = store.journal(run)
     step = int(killed_at)
     at = [0]
@@ -60,7 +60,7 @@ def append(url: str, run: str, killed_at: str, moment: str, size: str) -> None:
 
 def tune(url: str, path: str, moment: str) -> None:
     """Change a value on a "host", which is a file, and be killed before the change or right after it."""
-    ledger = open_store(url, {}, access=Access.WRITE).ledger("prod")
+    ledger = open_store(url, {}, access=DatabaseUse.WRITE).ledger("prod")
     change = ValueChange(path=path, found="always", wanted="never")
     ledger.record(Tuning(node=NodeName("es1"), tunable="thp", changes=(change,), operator="anna"), 1.0)
     if moment == "after":
@@ -70,11 +70,11 @@ def tune(url: str, path: str, moment: str) -> None:
 
 def take(url: str, run: str, expiry: str) -> None:
     """Wait for a line, then take the lease; keep it until another line comes."""
-    store = open_store(url, {}, access=Access.WRITE)
+    store = open_store(url, {}, access=DatabaseUse.WRITE)
     process = str(current_process()) if float(expiry) >= 90 else f"another-machine/1/{os.getpid()}/1"
     claim = Claim(cluster="prod", run=run, owner=f"{run}@here", process=process)
     terms = Terms(heartbeat=0.1, retry=0.1, expiry=float(expiry), poll=0.05)
-    lease = Lease([Place(name="the state file", port=store.lease("uuid"))], claim, SystemClock(), terms)
+    lease = Lease([LeaseSite(name="the state file", port=store.lease("uuid"))], claim, SystemClock(), terms)
     say("ready")
     sys.stdin.readline()
     try:
@@ -90,7 +90,7 @@ def take(url: str, run: str, expiry: str) -> None:
 def signalled(stuck: str, *arguments: str) -> None:
     """Be stuck in some way, and catch signals."""
     clock = SystemClock()
-    words = LastWords(
+    words = FinalTexts(
         error="\n".join(
             last_words("r1", ["cluster.routing.allocation.enable (persistent) = primaries, found all"])
         ),
@@ -102,7 +102,7 @@ def signalled(stuck: str, *arguments: str) -> None:
         "database": lambda: locked(arguments[0]),
         "broken": lambda: clock.wait(60),
     }
-    with Signals(clock.wake, lambda: words if stuck != "broken" else LastWords(error=1 / 0)) as signals:
+    with Signals(clock.wake, lambda: words if stuck != "broken" else FinalTexts(error=1 / 0)) as signals:
         say("ready")
         began = time.monotonic()
         ways[stuck]()
@@ -132,7 +132,7 @@ def once(_: str) -> None:
     """Catch signals, and none comes; then the default handlers are back."""
     clock = SystemClock()
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    with Signals(clock.wake, lambda: LastWords(error="")) as signals:
+    with Signals(clock.wake, lambda: FinalTexts(error="")) as signals:
         assert not signals.interrupted()
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     say("the same")

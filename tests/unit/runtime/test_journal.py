@@ -26,7 +26,7 @@ from orchestrator.ports import Journal
 from orchestrator.runtime import journal as journal_module
 from orchestrator.runtime import tables
 from orchestrator.runtime.asking import RequestWatch
-from orchestrator.runtime.database import Access, CommitInDoubt, committing
+from orchestrator.runtime.database import CommitInDoubt, DatabaseUse, committing
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
@@ -152,7 +152,7 @@ def test_a_reader_looks_while_the_run_writes(store: StateStore, url: str, entry:
     troubles: list[BaseException] = []
 
     def read() -> None:
-        reader = open_store(url, {}, access=Access.READ)
+        reader = open_store(url, {}, access=DatabaseUse.READ)
         try:
             while not done.is_set():
                 seen.append(len(reader.replay(RUN)))

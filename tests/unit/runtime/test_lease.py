@@ -22,9 +22,9 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.taking import (
     Claim,
     LeaseGarbled,
+    LeaseSite,
     LeaseUnreachable,
-    Place,
-    Watcher,
+    TakeoverWatch,
     WatchInterrupted,
 )
 from tests.fakes.clock import ManualClock
@@ -62,7 +62,7 @@ class Bench:
     def __init__(self, port: FakeLeasePort, *more: FakeLeasePort, claim: Claim = US) -> None:
         self.port = port
         self.clock = ManualClock()
-        places = [Place(name=f"place {number}", port=one) for number, one in enumerate((port, *more), 1)]
+        places = [LeaseSite(name=f"place {number}", port=one) for number, one in enumerate((port, *more), 1)]
         self.lease = Lease(places, claim, self.clock)
         self.shown: list[tuple[str, float]] = []
         self.gone: set[str] = set()
@@ -70,8 +70,8 @@ class Bench:
         self.interrupt = False
 
     @property
-    def watcher(self) -> Watcher:
-        return Watcher(
+    def watcher(self) -> TakeoverWatch:
+        return TakeoverWatch(
             watching=lambda record, left: self.shown.append((record.owner, left)),
             interrupted=lambda: self.interrupt,
             gone=self.gone.__contains__,
@@ -204,7 +204,7 @@ def test_a_slow_first_look_does_not_shorten_the_watch() -> None:
         def create(self, record: LeaseRecord) -> object:  # type: ignore[override]  # the same one's
             return port.create(record)
 
-    lease = Lease([Place(name="slow", port=Slow())], US, bench.clock)
+    lease = Lease([LeaseSite(name="slow", port=Slow())], US, bench.clock)
     assert lease.acquire(bench.watcher).takeover
     assert began[-1] - (began[0] + 25) >= 90
 
@@ -226,7 +226,7 @@ def test_changes_stay_the_other_runs_until_a_taker_records_them() -> None:
     bench = Bench(FakeLeasePort({4: THEIRS}))
     bench.gone |= {THEIRS.process, US.process}
     assert bench.lease.acquire(bench.watcher).record.left_by == THEIRS.run
-    again = Lease([Place(name="place 1", port=bench.port)], replace(US, process="another"), bench.clock)
+    again = Lease([LeaseSite(name="place 1", port=bench.port)], replace(US, process="another"), bench.clock)
     taken = again.acquire(bench.watcher)
     assert taken.takeover
     assert taken.previous is not None

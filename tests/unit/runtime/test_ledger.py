@@ -26,7 +26,7 @@ from orchestrator.model.tuning import (
     ValueChange,
 )
 from orchestrator.runtime import tables
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
@@ -172,10 +172,10 @@ def test_an_earlier_database_gets_its_ledger_when_written(
     store.create_run(entry()).append((GoodReading(count=1),), 1.0)
     store.close()
     _without_table(tmp_path / "state.db")
-    reader = open_store(url, {}, access=Access.READ)
+    reader = open_store(url, {}, access=DatabaseUse.READ)
     assert reader.ledger("prod").owed() == {}
     reader.close()
-    for access in (Access.CONTINUE, Access.WRITE):
+    for access in (DatabaseUse.CONTINUE, DatabaseUse.WRITE):
         opened = open_store(url, {}, access=access)
         opened.ledger("prod").record(tuning(value("always", "never")), 2.0)
         assert subjects(opened.ledger("prod").owed()) == {"es1": [THP]}

@@ -15,7 +15,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
-from orchestrator.runtime.lookout import Lookout, Order
+from orchestrator.runtime.lookout import Lookout, ReadingOrder
 from orchestrator.simulation import views
 from tests.simulation.play import cluster
 from tests.simulation.program import Simulation
@@ -37,7 +37,7 @@ def look(
     observe_cluster: Callable[..., Any],
     observe_hosts: Callable[..., Any],
     *,
-    order: Order,
+    order: ReadingOrder,
     reboot: bool = False,
 ) -> Any:
     simulation = Simulation(cluster(3))
@@ -58,7 +58,7 @@ def test_the_cluster_and_its_hosts_are_read_at_the_same_time() -> None:
         both.wait()
         return dict.fromkeys(nodes, rights)
 
-    seen = look(cluster_reading, hosts_reading, order=Order.AT_ONCE)
+    seen = look(cluster_reading, hosts_reading, order=ReadingOrder.AT_ONCE)
     assert seen.health == Unknown(reason="read")
     assert seen.hosts == {"es1": True, "es2": True, "es3": True}
 
@@ -68,7 +68,9 @@ def test_the_right_to_reboot_is_read_for_a_run_that_reboots(*, reboot: bool) -> 
     def hosts_reading(nodes: Any, *, rights: bool, reboot: bool) -> Any:
         return dict.fromkeys(nodes, (rights, reboot))
 
-    seen = look(lambda _look: ClusterReadings(), hosts_reading, order=Order.CLUSTER_FIRST, reboot=reboot)
+    seen = look(
+        lambda _look: ClusterReadings(), hosts_reading, order=ReadingOrder.CLUSTER_FIRST, reboot=reboot
+    )
     assert set(seen.hosts.values()) == {(True, reboot)}
 
 
@@ -151,7 +153,7 @@ def test_an_older_cluster_state_is_unknown_for_two_minutes() -> None:
     assert not isinstance(view, Unknown)
     answers = [of_master]
     ports: Any = (Port(lambda _look: answers[-1]), Port(lambda *_, **__: {}))
-    lookout = Lookout(*ports, simulation.attempt.lease, simulation.clock, order=Order.CLUSTER_FIRST)
+    lookout = Lookout(*ports, simulation.attempt.lease, simulation.clock, order=ReadingOrder.CLUSTER_FIRST)
 
     def read(version: int, uuid: str = view.uuid) -> Any:
         answers.append(replace(of_master, cluster=replace(view, state_version=version, uuid=uuid)))

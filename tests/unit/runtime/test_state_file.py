@@ -23,7 +23,7 @@ from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold, LeaseTak
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome
 from orchestrator.next_command import without_password
-from orchestrator.runtime.database import Access, StateUnwritable, explain, place_of, state_url
+from orchestrator.runtime.database import DatabaseUse, StateUnwritable, explain, place_of, state_url
 from orchestrator.runtime.state_file import usable
 from orchestrator.runtime.store import RunEntry, StateMissing, StateStore, open_store
 
@@ -46,7 +46,7 @@ def test_state_url_by_option_then_environment_then_folder(tmp_path: Path) -> Non
 
     def found(typed: str | None = None, **environment: str) -> str | None:
         shared = tmp_path / "no" / "such" / "state.db"
-        url = state_url(typed, environment, home=tmp_path, access=Access.WRITE, shared=shared)
+        url = state_url(typed, environment, home=tmp_path, access=DatabaseUse.WRITE, shared=shared)
         return url.database
 
     at_home = str(tmp_path / ".local/state/orchestrate/state.db")
@@ -62,9 +62,9 @@ def test_state_url_by_option_then_environment_then_folder(tmp_path: Path) -> Non
 
 def test_a_url_of_no_use_is_refused_and_never_repeated(subtests: pytest.Subtests, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--state.*sqlite:////absolute/path"):
-        state_url("/tmp/state.db", {}, home=tmp_path, access=Access.WRITE)
+        state_url("/tmp/state.db", {}, home=tmp_path, access=DatabaseUse.WRITE)
     with pytest.raises(UsageError, match="ORCHESTRATE_STATE"):
-        state_url(None, {"ORCHESTRATE_STATE": "x"}, home=tmp_path, access=Access.WRITE)
+        state_url(None, {"ORCHESTRATE_STATE": "x"}, home=tmp_path, access=DatabaseUse.WRITE)
     for given, says in [
         ("postgresql//u:hunter2@h/db", "no SQLAlchemy URL"),
         ("postgresql://u:p@ss:hunter2@h/db", "no SQLAlchemy URL"),
@@ -78,7 +78,7 @@ def test_a_url_of_no_use_is_refused_and_never_repeated(subtests: pytest.Subtests
         ("sqlite:///:memory:", "in memory"),
     ]:
         with subtests.test(given=given):
-            for access in Access:
+            for access in DatabaseUse:
                 with pytest.raises(UsageError, match=f"^--state: .*{says}") as caught:
                     state_url(given, {}, home=tmp_path, access=access)
                 assert "hunter2" not in str(caught.value)
@@ -94,7 +94,7 @@ def test_a_hidden_password_is_completed_from_the_environment(
     ):
         shown = without_password(whole)
         with subtests.test(shown):
-            url = state_url(shown, {"ORCHESTRATE_STATE": whole}, home=tmp_path, access=Access.WRITE)
+            url = state_url(shown, {"ORCHESTRATE_STATE": whole}, home=tmp_path, access=DatabaseUse.WRITE)
             assert url == make_url(whole)
             for environment in (
                 {},
@@ -102,16 +102,16 @@ def test_a_hidden_password_is_completed_from_the_environment(
                 {"ORCHESTRATE_STATE": whole.replace("h/db", "h/db2")},
             ):
                 with pytest.raises(UsageError, match=r"--state: its password is `\*\*\*`: write it, or"):
-                    state_url(shown, environment, home=tmp_path, access=Access.WRITE)
+                    state_url(shown, environment, home=tmp_path, access=DatabaseUse.WRITE)
             with pytest.raises(UsageError, match=r"^ORCHESTRATE_STATE: its password"):
-                state_url(None, {"ORCHESTRATE_STATE": shown}, home=tmp_path, access=Access.WRITE)
+                state_url(None, {"ORCHESTRATE_STATE": shown}, home=tmp_path, access=DatabaseUse.WRITE)
 
 
 def test_a_database_is_named_whole_and_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    store = open_store("sqlite:///state.db", {}, access=Access.WRITE)
+    store = open_store("sqlite:///state.db", {}, access=DatabaseUse.WRITE)
     assert store.where == f"state file {tmp_path}/state.db"
     monkeypatch.chdir("/")
     assert store.runs() == ()
@@ -128,11 +128,13 @@ def test_the_rights_of_the_state_file(store: StateStore, tmp_path: Path, entry: 
     for folder in (shared, home):
         folder.mkdir()
     shared.chmod(0o2770)
-    opened = open_store(None, {}, access=Access.WRITE, home=home, shared=shared / "state.db")
+    opened = open_store(None, {}, access=DatabaseUse.WRITE, home=home, shared=shared / "state.db")
     opened.create_run(entry())
     opened.close()
     assert (mode(shared / "state.db"), list(home.iterdir())) == (0o660, [])
-    open_store(None, {}, access=Access.WRITE, home=home, shared=tmp_path / "no" / "such" / "state.db").close()
+    open_store(
+        None, {}, access=DatabaseUse.WRITE, home=home, shared=tmp_path / "no" / "such" / "state.db"
+    ).close()
     made = home / ".local/state/orchestrate"
     assert (mode(made), mode(made / "state.db")) == (0o700, 0o600)
 
@@ -151,26 +153,26 @@ def test_a_database_without_tables_is_no_state_yet(url: str, tmp_path: Path) -> 
     with closing(sqlite3.connect(tmp_path / "state.db")) as new:
         new.execute("PRAGMA user_version = 1")
     with pytest.raises(StateMissing, match="no run was begun with it yet"):
-        open_store(url, {}, access=Access.READ)
-    open_store(url, {}, access=Access.WRITE).close()
-    store = open_store(url, {}, access=Access.READ)
+        open_store(url, {}, access=DatabaseUse.READ)
+    open_store(url, {}, access=DatabaseUse.WRITE).close()
+    store = open_store(url, {}, access=DatabaseUse.READ)
     assert store.runs() == ()
     store.close()
 
 
 def test_a_file_is_made_by_a_writer_alone(url: str, tmp_path: Path, entry: Entry) -> None:
     """An empty one is what a kill at the start leaves."""
-    for access in (Access.READ, Access.CONTINUE):
+    for access in (DatabaseUse.READ, DatabaseUse.CONTINUE):
         store = open_store(None, {}, access=access, home=tmp_path, shared=tmp_path / "no" / "such" / "s.db")
         assert store.runs() == ()
         store.close()
         with pytest.raises(JournalError, match=r"state\.db: there is no such file"):
             open_store(url, {}, access=access)
     with pytest.raises(JournalError, match="folder is not there"):
-        open_store(f"sqlite:///{tmp_path}/typo/state.db", {}, access=Access.WRITE)
+        open_store(f"sqlite:///{tmp_path}/typo/state.db", {}, access=DatabaseUse.WRITE)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "state.db").touch()
-    store = open_store(url, {}, access=Access.WRITE)
+    store = open_store(url, {}, access=DatabaseUse.WRITE)
     store.create_run(entry()).append((BIG,), 1.0)
     assert len(store.runs()) == 1
     store.close()
@@ -183,7 +185,7 @@ def _refused(url: str, says: str) -> None:
     """However it is opened, and nothing of it is changed."""
     file = Path(url.removeprefix("sqlite:///"))
     before = file.read_bytes() if file.is_file() else b""
-    for access in Access:
+    for access in DatabaseUse:
         with pytest.raises(JournalError, match=says):
             open_store(url, {}, access=access)
     assert (file.read_bytes() if file.is_file() else b"") == before
@@ -273,7 +275,7 @@ def fill(file: Path) -> None:
 def test_a_full_disk_stops_the_writer_and_marks_its_run(small_disk: Path, entry: Entry) -> None:
     """A reader goes on, and sees the mark."""
     url = f"sqlite:///{small_disk}/state.db"
-    store = open_store(url, {}, access=Access.WRITE)
+    store = open_store(url, {}, access=DatabaseUse.WRITE)
     journal = store.create_run(entry())
     journal.append((NOT_BEGUN,), 1.0)
     assert not store.is_unwritten(RUN)
@@ -282,7 +284,7 @@ def test_a_full_disk_stops_the_writer_and_marks_its_run(small_disk: Path, entry:
         fill(filler)
     with pytest.raises(JournalError, match=r"state\.db: writing the journal failed: .*(space|disk)"):
         journal.append((BIG,), 2.0)
-    reader = open_store(url, {}, access=Access.READ)
+    reader = open_store(url, {}, access=DatabaseUse.READ)
     assert len(reader.replay(RUN)) == 1
     assert [(line.run, line.unwritten) for line in reader.unfinished()] == [(RUN, True)]
     filler.unlink()
@@ -311,15 +313,15 @@ def test_a_run_that_another_restored_has_no_mark(store: StateStore, entry: Entry
 READ_ONLY: Final = """
 import os, sys
 from orchestrator.errors import JournalError
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
-store = open_store(sys.argv[1], {}, access=Access.READ)
+store = open_store(sys.argv[1], {}, access=DatabaseUse.READ)
 print(len(store.runs()), "read")
 store.close()
 try:
-    open_store(sys.argv[1], {}, access=Access.WRITE)
+    open_store(sys.argv[1], {}, access=DatabaseUse.WRITE)
 except JournalError as error:
     print(error)
 """
@@ -329,7 +331,7 @@ def test_an_account_that_may_only_read_learns_why(entry: Entry) -> None:
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders shut other accounts out
         folder = Path(name)
         url = f"sqlite:///{folder}/state.db"
-        store = open_store(url, {}, access=Access.WRITE)
+        store = open_store(url, {}, access=DatabaseUse.WRITE)
         store.create_run(entry()).append((BIG,), 1.0)
         store.close()
         folder.chmod(0o755)
@@ -344,10 +346,10 @@ def test_an_account_that_may_only_read_learns_why(entry: Entry) -> None:
 def test_an_unusable_database_shows_no_words_of_the_library(tmp_path: Path) -> None:
     for url in ("postgresql+pg8000://u:secret@h/db", "nodb://u:secret@h/db"):
         with pytest.raises(JournalError, match=r"postgresql\+psycopg://HOST/NAME") as caught:
-            open_store(url, {}, access=Access.WRITE, home=tmp_path)
+            open_store(url, {}, access=DatabaseUse.WRITE, home=tmp_path)
         assert not any(word in str(caught.value) for word in ("secret", "No module", "plugin", "sqlalchemy"))
     with pytest.raises(JournalError, match=r"driver of postgresql\+\w+ is not installed.*psycopg"):
-        open_store("postgresql+pg8000://u:secret@h/db", {}, access=Access.WRITE, home=tmp_path)
+        open_store("postgresql+pg8000://u:secret@h/db", {}, access=DatabaseUse.WRITE, home=tmp_path)
 
 
 SIMULATED: Final = """

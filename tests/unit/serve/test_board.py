@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from orchestrator.errors import JournalError
-from orchestrator.serve.board import Board, Look, Shown
+from orchestrator.serve.board import Board, Shown, StateLook
 
 
 class State:
@@ -22,7 +22,7 @@ class State:
         self.goes_on = threading.Event()
         self.goes_on.set()
 
-    def look(self, runs: Collection[str]) -> Look:
+    def look(self, runs: Collection[str]) -> StateLook:
         self.inside += 1
         self.most = max(self.most, self.inside)
         self.goes_on.wait(60.0)
@@ -31,7 +31,7 @@ class State:
         if self.fault:
             raise JournalError(self.fault)
         shown = {run: Shown(html=f"{run} {len(self.looks)}", data={}) for run in runs if run != "none"}
-        return Look(listing=Shown(html=f"list {len(self.looks)}", data={}), runs=shown)
+        return StateLook(listing=Shown(html=f"list {len(self.looks)}", data={}), runs=shown)
 
 
 def kept(board: Board, viewing: Coroutine[Any, Any, None]) -> None:

@@ -48,10 +48,12 @@ async def _talk(asked: bytes, dripped: bytes) -> bytes:
 
         return StreamingResponse(parts())
 
-    config = uvicorn.Config(Starlette(routes=[Route("/", slow)]), http=server.Connection, lifespan="off")
+    config = uvicorn.Config(
+        Starlette(routes=[Route("/", slow)]), http=server.ViewerConnection, lifespan="off"
+    )
     config.load()
     state = ServerState()
-    listening = await loop.create_server(lambda: server.Connection(config, state, {}), "127.0.0.1", 0)
+    listening = await loop.create_server(lambda: server.ViewerConnection(config, state, {}), "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
 
     async def drip() -> None:

@@ -16,9 +16,9 @@ from orchestrator.model.observation import Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Unknown
-from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.simulation import segments, views
-from orchestrator.simulation.mishaps import Asked, Mishap, NodeDies
+from orchestrator.simulation.mishaps import Mishap, NodeDies, PersonAsked
 from orchestrator.simulation.world import World
 from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.screen import Screen
@@ -70,7 +70,7 @@ def _starting(state: RunState) -> bool:
 
 
 def _asked(request: Request) -> Callable[[World], Sequence[Mishap]]:
-    return lambda _world: (Mishap(what=Asked(request=request), verb="stop", after=1.0),)
+    return lambda _world: (Mishap(what=PersonAsked(request=request), verb="stop", after=1.0),)
 
 
 def _dies(world: World) -> Sequence[Mishap]:
@@ -192,5 +192,5 @@ def _known(world: World) -> Seen:
 
 def _taken(camera: _Camera, state: RunState) -> dict[str, Moment]:
     with suppress(_SeenEnough):
-        camera.simulation.drive(state, camera, order=Order.CLUSTER_FIRST)
+        camera.simulation.drive(state, camera, order=ReadingOrder.CLUSTER_FIRST)
     return camera.taken

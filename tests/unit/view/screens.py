@@ -28,7 +28,6 @@ from orchestrator.cli.work.tune import show_states
 from orchestrator.config.tuning import load_profile
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
-from orchestrator.hosts.tunables.registry import RULES
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, PhaseEntered, Record, RunStarted
@@ -38,11 +37,21 @@ from orchestrator.model.policy import Strategy
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.files import save_snapshot
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
 from orchestrator.simulation import tuning
-from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, SettingMeddled, StartsFail, Trip, What
+from orchestrator.simulation.mishaps import (
+    Crash,
+    How,
+    Mishap,
+    PersonAsked,
+    SettingMeddled,
+    StartsFail,
+    Trip,
+    What,
+)
+from orchestrator.tuning.tunables.registry import RULES
 from orchestrator.view.live import LiveReporter, live_console
 from orchestrator.view.reporters import Reporters
 from tests.cli.runs import DEAD_PROCESS, RUN, entry, leave, record_of
@@ -139,15 +148,15 @@ def ended(nodes: int, how: str) -> tuple[RunState, tuple[Record, ...], float]:
         case "failed":
             run = Run(nodes, Mishap(what=StartsFail(node=second, times=99)))
         case "stood down":
-            run = Run(nodes, befalls(Asked(request=Request.STOP)))
+            run = Run(nodes, befalls(PersonAsked(request=Request.STOP)))
         case "paused":
-            run = Run(nodes, befalls(Asked(request=Request.PAUSE)))
+            run = Run(nodes, befalls(PersonAsked(request=Request.PAUSE)))
         case "not restored":
             refused = (
                 Trip(verb="restore_settings", how=How.REFUSED, times=10_000),
                 Trip(verb="restore_allocation", how=How.REFUSED, times=10_000),
             )
-            run = Run(nodes, befalls(Asked(request=Request.STOP)), trips=refused)
+            run = Run(nodes, befalls(PersonAsked(request=Request.STOP)), trips=refused)
         case "killed and restored":
             run = Run(nodes, killed=True)
             other = run.simulation.elsewhere("run-2")
@@ -285,7 +294,7 @@ class Home:
             return
         self._runs = runs
         self.state.unlink(missing_ok=True)
-        with open_store(f"sqlite:///{self.state}", {}, access=Access.WRITE) as store:
+        with open_store(f"sqlite:///{self.state}", {}, access=DatabaseUse.WRITE) as store:
             for run, process, records in runs:
                 journal = store.create_run(replace(entry(run, process), started=records[0].at))
                 for at, events in groupby(records, key=lambda record: record.at):

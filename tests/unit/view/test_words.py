@@ -6,7 +6,6 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.hosts.tuning.boot import NOT_SET, SET_BY_US
 from orchestrator.model.action import Action, Purpose, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -26,6 +25,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import BOOT, TunableState, Verdict
 from orchestrator.model.work_event import TuningApplied
+from orchestrator.tuning.boot import NOT_SET, SET_BY_US
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.above import sign_of
 from orchestrator.view.feed import Feed

@@ -12,8 +12,8 @@ from orchestrator.hosts.connection import Ended, Streams, Trouble
 from orchestrator.hosts.connections.frame import Frame, framed
 from orchestrator.hosts.connections.openssh.master import Master
 from orchestrator.hosts.connections.openssh.messages import was_not_sent, was_refused
-from orchestrator.hosts.connections.process import Process
-from orchestrator.hosts.connections.sessions import LinkError, Order, SessionRefusedError
+from orchestrator.hosts.connections.process import LocalProcess
+from orchestrator.hosts.connections.sessions import CommandOrder, LinkError, SessionRefusedError
 from orchestrator.model.reading import Seconds
 from orchestrator.redact import beginning_of
 
@@ -28,8 +28,8 @@ class OpensshSession:
     """A session whose command was begun, or may have been."""
 
     link: Master
-    order: Order
-    process: Process
+    order: CommandOrder
+    process: LocalProcess
     frame: Frame
     streams: Streams
     deadline: Seconds
@@ -100,7 +100,9 @@ class OpensshSession:
         return streams.lost(f"the command on {name} lost its connection, or was killed", timed_out=False)
 
 
-def begin(link: Master, order: Order, *, within: Seconds, clock: Callable[[], Seconds]) -> OpensshSession:
+def begin(
+    link: Master, order: CommandOrder, *, within: Seconds, clock: Callable[[], Seconds]
+) -> OpensshSession:
     """Begin a command; a connection that was gone is made again once, since nothing was sent over it.
 
     Args:
@@ -127,14 +129,14 @@ def begin(link: Master, order: Order, *, within: Seconds, clock: Callable[[], Se
             return session
 
 
-def _open(link: Master, order: Order, clock: Callable[[], Seconds]) -> OpensshSession:
+def _open(link: Master, order: CommandOrder, clock: Callable[[], Seconds]) -> OpensshSession:
     nonce, streams = secrets.token_hex(8), Streams(order.keep)
     argv = link.session(framed(order.command, nonce))
     if not order.is_wanted():
         late = f"{link.name} was connected to after the command had been given up"
         raise LinkError(Trouble.NO_ANSWER, late)
     try:
-        process = Process(argv, environment=variables.for_commands(), stdin=order.stdin, clock=clock)
+        process = LocalProcess(argv, environment=variables.for_commands(), stdin=order.stdin, clock=clock)
     except OSError as error:
         raise LinkError(Trouble.SETTINGS, f"`ssh` cannot be run here: {error}") from error
     return OpensshSession(

@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts.connection import Trouble
 from orchestrator.hosts.connections.openssh.commands import begin
-from orchestrator.hosts.connections.openssh.master import Master, Target, configuration, end_master
+from orchestrator.hosts.connections.openssh.master import Master, SshTarget, configuration, end_master
 from orchestrator.hosts.connections.sessions import LinkError, SessionConnection, Sessions
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.reading import Seconds
@@ -39,7 +39,7 @@ class OpensshHosts:
         self._clock, self._wait = clock, wait
         self._folder: Path | None = None
         self._lock = threading.Lock()
-        self._sessions: dict[Target, Sessions[Master]] = {}
+        self._sessions: dict[SshTarget, Sessions[Master]] = {}
         self._configs: dict[str, Path] = {}
         self._jumps: dict[str, threading.Lock] = {}
         self._reached: set[str] = set()
@@ -74,7 +74,7 @@ class OpensshHosts:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
 
-    def _target(self, settings: HostSettings) -> Target:
+    def _target(self, settings: HostSettings) -> SshTarget:
         lines = [f"IdentityFile {_word(path)}" for path in settings.identities]
         if not settings.use_agent:
             lines.append("IdentityAgent none")
@@ -85,7 +85,7 @@ class OpensshHosts:
         text = configuration(tuple(lines), self._own_folder(), settings.limits)
         options = [f"User={settings.user}"] if settings.user is not None else []
         options += [f"Port={settings.port}"] if settings.port is not None else []
-        return Target(
+        return SshTarget(
             address=settings.address,
             config=self._config(text),
             own_known_hosts=bool(settings.known_hosts),

@@ -22,9 +22,9 @@ from orchestrator.hosts.connection import Captured, Trouble
 from orchestrator.hosts.connections.attempts import with_attempts
 from orchestrator.hosts.connections.jump import MAX_JUMPS, split_jump
 from orchestrator.hosts.connections.openssh.messages import NO_MASTER, diagnosed
-from orchestrator.hosts.connections.process import Process
+from orchestrator.hosts.connections.process import LocalProcess
 from orchestrator.hosts.connections.sessions import LinkError
-from orchestrator.hosts.settings import Limits
+from orchestrator.hosts.settings import HostLimits
 from orchestrator.model.reading import Seconds
 from orchestrator.untrusted import UntrustedValue, account, address
 
@@ -47,7 +47,7 @@ _FORCED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class SshTarget:
     """A host as `ssh` is to connect to it."""
 
     address: str  # what `ssh` gets as the host; its configuration may say more
@@ -56,7 +56,7 @@ class Target:
     own_known_hosts: bool = False  # whether the cluster file names the known hosts: no command may add any
 
 
-def configuration(lines: tuple[str, ...], folder: Path, limits: Limits) -> str:
+def configuration(lines: tuple[str, ...], folder: Path, limits: HostLimits) -> str:
     """The text of a configuration file that puts options before the operator's configurations.
 
     It is given to `ssh` by `-F`, which hands it on to the `ssh` of a jump host. Connections to jump hosts are
@@ -87,9 +87,9 @@ class Master:
 
     def __init__(
         self,
-        target: Target,
+        target: SshTarget,
         folder: Path,
-        limits: Limits,
+        limits: HostLimits,
         *,
         alone: Callable[[str], AbstractContextManager[None]],
         clock: Callable[[], Seconds] = time.monotonic,
@@ -229,7 +229,7 @@ class Master:
         argv = ("ssh", "-F", str(self.target.config), *forced, *arguments)
         environment = {**variables.for_programs(), "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
         try:
-            process = Process(argv, environment=environment, stdin=None, clock=self._clock)
+            process = LocalProcess(argv, environment=environment, stdin=None, clock=self._clock)
         except OSError as error:
             missing = f"`ssh` cannot be run here ({error}): install it (openssh-client), or `connect: ssh`"
             raise LinkError(Trouble.SETTINGS, missing) from error
@@ -252,7 +252,7 @@ def end_master(socket: Path, clock: Callable[[], Seconds]) -> None:
     if not socket.exists():
         return
     argv = ("ssh", "-F", "/dev/null", "-S", str(socket), "-O", "exit", "--", "host")
-    process = Process(argv, environment=variables.for_commands(), stdin=None, clock=clock)
+    process = LocalProcess(argv, environment=variables.for_commands(), stdin=None, clock=clock)
     if not process.read(Captured(), Captured(), clock() + _EXIT_SECONDS):
         process.kill()
     process.end()

@@ -13,8 +13,8 @@ import paramiko
 
 from orchestrator.hosts.connection import Ended, Streams
 from orchestrator.hosts.connections.frame import Frame, framed
-from orchestrator.hosts.connections.sessions import Order
-from orchestrator.hosts.connections.ssh.link import Link
+from orchestrator.hosts.connections.sessions import CommandOrder
+from orchestrator.hosts.connections.ssh.link import SshLink
 from orchestrator.model.reading import Seconds
 
 _READ_BYTES: Final = 64 * 1024
@@ -40,7 +40,7 @@ class ChannelSession:
         LinkError: no channel could be opened; nothing was sent.
     """
 
-    def __init__(self, link: Link, order: Order, clock: Callable[[], Seconds]) -> None:
+    def __init__(self, link: SshLink, order: CommandOrder, clock: Callable[[], Seconds]) -> None:
         self._link, self._order, self._clock = link, order, clock
         self._channel = link.open_session()
         self._deadline = clock() + order.timeout

@@ -8,9 +8,9 @@ from orchestrator.hosts.connection import Trouble
 from orchestrator.hosts.connections.sessions import LinkError, SessionConnection, Sessions
 from orchestrator.hosts.connections.ssh.commands import ChannelSession
 from orchestrator.hosts.connections.ssh.config_file import RouteError, read_config
-from orchestrator.hosts.connections.ssh.link import Link
+from orchestrator.hosts.connections.ssh.link import SshLink
 from orchestrator.hosts.connections.ssh.route import Route, find_route
-from orchestrator.hosts.settings import HostSettings, Limits
+from orchestrator.hosts.settings import HostLimits, HostSettings
 from orchestrator.model.reading import Seconds
 
 
@@ -26,11 +26,11 @@ class SshHosts:
         self, *, clock: Callable[[], Seconds], wait: Callable[[Seconds], object] | None = None
     ) -> None:
         self._clock, self._wait = clock, wait
-        self._jumps: dict[Route, Link] = {}
-        self._sessions: dict[Route, Sessions[Link]] = {}
+        self._jumps: dict[Route, SshLink] = {}
+        self._sessions: dict[Route, Sessions[SshLink]] = {}
         self._routes: dict[tuple[object, ...], Route] = {}
 
-    def to(self, settings: HostSettings) -> SessionConnection[Link]:
+    def to(self, settings: HostSettings) -> SessionConnection[SshLink]:
         """The connection to a host; nothing is sent until it is used.
 
         Raises:
@@ -43,7 +43,7 @@ class SshHosts:
         if route not in self._sessions:
             limits, parent = settings.limits, self._jump(route[:-1], settings.limits)
             self._sessions[route] = Sessions(
-                lambda: Link(route[-1], parent, limits, wait=self._wait), str(route[-1])
+                lambda: SshLink(route[-1], parent, limits, wait=self._wait), str(route[-1])
             )
         return SessionConnection(
             self._sessions[route], lambda link, order: ChannelSession(link, order, self._clock)
@@ -71,8 +71,8 @@ class SshHosts:
             self._routes[key] = find_route(settings, read_config(settings.ssh_config))
         return self._routes[key]
 
-    def _jump(self, route: Route, limits: Limits) -> Link | None:
+    def _jump(self, route: Route, limits: HostLimits) -> SshLink | None:
         """The one connection to a jump host; it carries no sessions."""
         if route and route not in self._jumps:
-            self._jumps[route] = Link(route[-1], self._jump(route[:-1], limits), limits, wait=self._wait)
+            self._jumps[route] = SshLink(route[-1], self._jump(route[:-1], limits), limits, wait=self._wait)
         return self._jumps.get(route)

@@ -23,7 +23,7 @@ _PLAIN, _REVOKED, _AUTHORITY = "", "@revoked", "@cert-authority"
 _PLAIN_FIELDS = 3
 
 
-class Verdict(Enum):
+class KeyVerdict(Enum):
     """The verdict of the files on a key that a host has shown."""
 
     TRUSTED = "trusted"
@@ -126,15 +126,15 @@ def for_host(keys: Iterable[KnownKey], names: Iterable[str]) -> tuple[KnownKey, 
     return found
 
 
-def judge(keys: Iterable[KnownKey], shown: HostKey) -> Verdict:
+def judge(keys: Iterable[KnownKey], shown: HostKey) -> KeyVerdict:
     """The verdict of one host's lines on the key it has shown; a revocation takes precedence."""
     lines = tuple(keys)
     if any(line.revoked and line.key == shown for line in lines):
-        return Verdict.REVOKED
+        return KeyVerdict.REVOKED
     trusted = [line.key for line in lines if line.trusted]
     if shown in trusted:
-        return Verdict.TRUSTED
-    return Verdict.CHANGED if trusted else Verdict.UNKNOWN
+        return KeyVerdict.TRUSTED
+    return KeyVerdict.CHANGED if trusted else KeyVerdict.UNKNOWN
 
 
 def _speaks_of(names: Iterable[str], name: str) -> bool:

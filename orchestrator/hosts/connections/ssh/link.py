@@ -1,8 +1,8 @@
 """One SSH connection, kept for a whole run and made again when it drops, directly or through a jump host.
 
-A `Link` belongs to one server on the way. The target's link uses the link of its jump host, so thirty targets
-behind one bastion share one connection to it. Host keys are checked before anything is sent: an unknown, a
-changed or a revoked key ends the attempt, and no option of this program accepts one.
+An `SshLink` belongs to one server on the way. The target's link uses the link of its jump host, so thirty
+targets behind one bastion share one connection to it. Host keys are checked before anything is sent: an
+unknown, a changed or a revoked key ends the attempt, and no option of this program accepts one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from orchestrator.hosts.connections.ssh import known_hosts
 from orchestrator.hosts.connections.ssh.config_file import USE_OPENSSH
 from orchestrator.hosts.connections.ssh.keys import KeyStrategy
 from orchestrator.hosts.connections.ssh.keywords import Stage, chosen
-from orchestrator.hosts.connections.ssh.known_hosts import HostKey, KnownKey, Verdict
+from orchestrator.hosts.connections.ssh.known_hosts import HostKey, KeyVerdict, KnownKey
 from orchestrator.hosts.connections.ssh.route import Hop
-from orchestrator.hosts.settings import Limits
+from orchestrator.hosts.settings import HostLimits
 from orchestrator.model.reading import Seconds
 
 _USER_TIMEOUT_MS: Final = 30_000
@@ -41,7 +41,7 @@ _USER_TIMEOUT_MS: Final = 30_000
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
-class Link:
+class SshLink:
     """The connection to one SSH server.
 
     Args:
@@ -54,8 +54,8 @@ class Link:
     def __init__(
         self,
         hop: Hop,
-        parent: Link | None,
-        limits: Limits,
+        parent: SshLink | None,
+        limits: HostLimits,
         *,
         wait: Callable[[Seconds], object] | None = None,
     ) -> None:
@@ -307,9 +307,9 @@ class Link:
             )
             raise LinkError(Trouble.PROTOCOL, f"{small} (`RequiredRSASize`): give the host another key")
         match known_hosts.judge(known, key):
-            case Verdict.TRUSTED:
+            case KeyVerdict.TRUSTED:
                 return
-            case Verdict.UNKNOWN:
+            case KeyVerdict.UNKNOWN:
                 authorities = ", ".join(line.where for line in known if line.authority)
                 if authorities:
                     raise LinkError(
@@ -328,7 +328,7 @@ class Link:
                 )
                 hint += self._needs_ssh(Stage.HOST_KEY)
                 raise LinkError(Trouble.UNKNOWN_KEY, unknown_keys([unknown]) + hint, unknown)
-            case Verdict.CHANGED:
+            case KeyVerdict.CHANGED:
                 listed = ", ".join(
                     f"{line.key.fingerprint} ({line.where})"
                     for line in known
@@ -341,7 +341,7 @@ class Link:
                     f" new fingerprint: `ssh-keygen -R '{name}' -f {self.hop.known_hosts[0]}`, then record"
                     " the new key",
                 )
-            case Verdict.REVOKED:
+            case KeyVerdict.REVOKED:
                 where = ", ".join(line.where for line in known if line.revoked)
                 raise LinkError(
                     Trouble.REVOKED_KEY,
@@ -386,7 +386,7 @@ class _Tunnel:
     too, which would end with a traceback on the terminal.
     """
 
-    def __init__(self, jump: Link, channel: paramiko.Channel) -> None:
+    def __init__(self, jump: SshLink, channel: paramiko.Channel) -> None:
         self._jump, self._channel = jump, channel
         self.settimeout, self.send, self.recv = channel.settimeout, channel.send, channel.recv
 

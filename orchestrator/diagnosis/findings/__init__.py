@@ -1,0 +1,1 @@
+"""What the counters of hosts say: findings, from data alone."""

@@ -1,0 +1,288 @@
+"""Send each verb to a cluster as one request, and interpret the answer.
+
+`describe` and `perform` are made from the same requests, so that a plan shows what will be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias, assert_never
+
+from orchestrator.elasticsearch import calls
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.dialect import Dialect, VotingExclusions
+from orchestrator.elasticsearch.dialect import FlushForm as FlushKind
+from orchestrator.elasticsearch.faults import Answer, Fault
+from orchestrator.elasticsearch.force_merge import force_merge, merge_asked, merge_request
+from orchestrator.elasticsearch.parse import parse_archived
+from orchestrator.elasticsearch.parse_cluster import parse_index_uuids
+from orchestrator.elasticsearch.request import AnswerBytes, HttpRequest, quoted
+from orchestrator.model.action import (
+    ActionResult,
+    ClearVotingExclusions,
+    Done,
+    ExcludeFromVoting,
+    Flush,
+    ForceMerge,
+    IndexAction,
+    InDoubt,
+    ProbeSettings,
+    RefreshIndex,
+    Refused,
+    RetryFailed,
+    SetIndexSettings,
+    SetReplicas,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.archived import what_to_do
+from orchestrator.model.observation import Level
+from orchestrator.model.reading import Unknown
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
+
+UPDATE_SECONDS: Final = 30.0
+"""How long a change of the cluster state may wait in the master's queue, and for the nodes to apply it."""
+FLUSH_SECONDS: Final = 120.0
+"""A flush writes the data in memory to disk, on every shard. Only the speed of recovery depends on it."""
+PROBE_KEY: Final = "logger.orchestrate.settings-probe"
+"""The probe resets this setting, which is never set. Since 5.0 any name under `logger.` is a setting. Others
+may change a real setting at the same time; no other program uses this one."""
+OLD_PROBE_KEY: Final = "orchestrate.settings-probe"
+"""Before 5.0 nothing can be reset, and an update of an unknown setting is acknowledged and stores nothing
+(seen on 2.4)."""
+
+OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
+"""Verbs about one index, which must still be the one that was read."""
+
+
+def request_for(action: IndexAction, dialect: Dialect) -> HttpRequest:
+    """The request for this action."""
+    waits = {dialect.master_timeout: calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
+    only_named = calls.only_named(dialect)
+    silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
+    match action:
+        case ProbeSettings():
+            body: Any = {"persistent": {PROBE_KEY: None} if dialect.null_resets else {OLD_PROBE_KEY: "1"}}
+            return HttpRequest(
+                method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence
+            )
+        case WriteSettings(changes=(SettingChange(key=key, wanted=wanted),)) if key == ML_UPGRADE_MODE:
+            enabled = {"enabled": str(wanted), "timeout": calls.seconds(UPDATE_SECONDS)}
+            return HttpRequest(method="POST", path="/_ml/set_upgrade_mode", params=enabled, silence=silence)
+        case WriteSettings(changes=changes):
+            body = settings_body(changes)
+            return HttpRequest(
+                method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence
+            )
+        case Flush():
+            return _flush(dialect)
+        case RetryFailed():
+            return HttpRequest(
+                method="POST",
+                path="/_cluster/reroute",
+                params={"retry_failed": "true", "metric": "none"} | waits,
+                silence=silence,
+            )
+        case SetReplicas(index=index, wanted=wanted):
+            return HttpRequest(
+                method="PUT",
+                path=f"/{quoted(index)}/_settings",
+                params=only_named | waits,
+                body={"index": {"number_of_replicas": wanted}},
+                silence=silence,
+            )
+        case ForceMerge():
+            return merge_request(action, dialect)
+        case RefreshIndex(index=index):
+            return HttpRequest(
+                method="POST",
+                path=f"/{quoted(index)}/_refresh",
+                params=only_named,
+                silence=FLUSH_SECONDS,
+            )
+        case SetIndexSettings(index=index, wanted=settings):
+            return HttpRequest(
+                method="PUT",
+                path=f"/{quoted(index)}/_settings",
+                params=only_named | waits,
+                body=dict(settings),
+                silence=silence,
+            )
+        case ExcludeFromVoting(node=node):
+            by_path = dialect.voting is VotingExclusions.PATH
+            named = {} if by_path else {"node_names": str(node)}
+            return HttpRequest(
+                method="POST",
+                path=f"/_cluster/voting_config_exclusions{f'/{quoted(node)}' if by_path else ''}",
+                params=named | {"timeout": calls.seconds(UPDATE_SECONDS)},
+                silence=silence,
+            )
+        case ClearVotingExclusions():
+            return HttpRequest(
+                method="DELETE",
+                path="/_cluster/voting_config_exclusions",
+                params={"wait_for_removal": "false"},
+                silence=silence,
+            )
+        case _:
+            assert_never(action)
+
+
+def _flush(dialect: Dialect) -> HttpRequest:
+    """A flush of every index. A synced flush answers 409 if some copies are written to (seen on 6.8)."""
+    synced = dialect.flush is FlushKind.SYNCED
+    wait = {} if synced else {"wait_if_ongoing": "true"}
+    wildcards = "open,hidden" if dialect.hidden_wildcard else "open"
+    return HttpRequest(
+        method="POST",
+        path="/_flush/synced" if synced else "/_flush",
+        params=wait | {"ignore_unavailable": "true", "expand_wildcards": wildcards},
+        accept=frozenset({HTTPStatus.CONFLICT}) if synced else frozenset(),
+        silence=FLUSH_SECONDS,
+        answer_bytes=AnswerBytes.BY_COPY,
+    )
+
+
+def settings_body(changes: Sequence[SettingChange]) -> dict[str, dict[str, Any]]:
+    """One update of both levels. JSON null removes a setting."""
+    body: dict[str, dict[str, Any]] = {}
+    for level in (Level.PERSISTENT, Level.TRANSIENT):
+        values = {
+            change.key: list(change.wanted) if isinstance(change.wanted, tuple) else change.wanted
+            for change in changes
+            if change.level is level
+        }
+        if values:
+            body[level.value] = values
+    return body
+
+
+def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
+    """Do it, once."""
+    dialect = client.dialect_to_write()
+    if isinstance(dialect, Fault):
+        return dialect.refused()
+    if isinstance(action, WriteSettings):
+        return _write(client, dialect, action)
+    if isinstance(action, RetryFailed) and not dialect.retry_failed:
+        return Done(output="before 5.0 the cluster tries failed copies again by itself")
+    if isinstance(action, ProbeSettings):
+        blocked = _archived(client, dialect)
+        if blocked is not None:
+            return blocked
+    if isinstance(action, OfIndex):
+        settled = _index_gone(client, dialect, action)
+        if settled is not None:
+            return settled
+    if isinstance(action, ForceMerge):
+        return force_merge(client, dialect, action)
+    if isinstance(action, SetIndexSettings) and not action.wanted:
+        return Done()  # as above
+    return outcome_of(action, client.write(request_for(action, dialect)))
+
+
+def requests_for(action: IndexAction, dialect: Dialect) -> tuple[HttpRequest, ...]:
+    """All requests for this action, in order: a mode that is no setting has a request of its own."""
+    return tuple(request_for(part, dialect) for part in _parts(action))
+
+
+def _parts(action: IndexAction) -> tuple[IndexAction, ...]:
+    if not isinstance(action, WriteSettings):
+        return (action,)
+    modes = tuple(change for change in action.changes if change.key == ML_UPGRADE_MODE)
+    others = tuple(change for change in action.changes if change not in modes)
+    alone = (replace(action, changes=(mode,)) for mode in modes)
+    return (*alone, *((replace(action, changes=others),) if others else ()))
+
+
+def _write(client: ElasticsearchClient, dialect: Dialect, action: WriteSettings) -> ActionResult:
+    """Write the mode first. If one is written and the next refused, only a reading shows which."""
+    for written, part in enumerate(_parts(action)):
+        result = outcome_of(part, client.write(request_for(part, dialect)))
+        if not isinstance(result, Done):
+            return InDoubt(reason=result.reason) if written else result
+    return Done()  # also of an empty update, which the server would refuse
+
+
+def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
+    """Refused if there are archived settings: they fail every update that changes a setting at their level.
+
+    An update that changes nothing still succeeds (seen on 8.19), so they are read first. Issues:
+    elastic/elasticsearch#61175, opensearch-project/OpenSearch#8714 and #18515.
+    """
+    read = client.read(calls.levels(dialect, client.limits))
+    names = parse_archived(read.body) if isinstance(read, Answer) else Unknown(reason=read.reason)
+    if isinstance(names, Unknown):
+        return Refused(reason=names.reason)
+    if not names:
+        return None
+    return Refused(reason=what_to_do(names))
+
+
+def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) -> ActionResult | None:
+    """Done if the index is gone; None if it is still there and may be changed.
+
+    An index of the same name with another uuid is another index. It may still be replaced between this
+    reading and the write: the server accepts only names, so the gap can only be kept short.
+    """
+    read = client.read(calls.index_uuids(dialect, client.limits, [action.index]))
+    if isinstance(read, Fault):
+        return Refused(
+            reason=f"whether index {action.index} is still the same could not be read: {read.reason}",
+            passes=read.passes or not read.nothing_done,
+        )
+    uuids = parse_index_uuids(read.body)
+    if isinstance(uuids, Unknown):
+        return Refused(reason=uuids.reason)
+    found = uuids.get(action.index)
+    if found == action.index_uuid:
+        return None
+    why = "is gone" if found is None else f"is another one (now {found} instead of {action.index_uuid})"
+    return Done(output=f"index {action.index} {why}: left alone")
+
+
+def outcome_of(action: IndexAction, outcome: Answer | Fault) -> ActionResult:
+    """The result of an action from the server's answer."""
+    if isinstance(outcome, Fault):
+        if isinstance(action, OfIndex) and outcome.error_type == "index_not_found_exception":
+            return Done(output=f"index {action.index} is gone")
+        if not outcome.nothing_done:
+            return InDoubt(reason=outcome.reason)
+        return outcome.refused()
+    body = outcome.body
+    match action:
+        case ProbeSettings() | WriteSettings() | RetryFailed() | SetReplicas() | SetIndexSettings():
+            return _acknowledged(body)
+        case Flush():
+            return _copies(body, "flushed")
+        case RefreshIndex():
+            return _copies(body, "refreshed")
+        case ForceMerge():
+            return merge_asked(body)
+        case ExcludeFromVoting() | ClearVotingExclusions():
+            return Done()  # an empty answer, sent when it is done
+        case _:
+            assert_never(action)
+
+
+def _acknowledged(body: Any) -> ActionResult:
+    if isinstance(body, dict) and body.get("acknowledged") is True:
+        return Done()
+    if isinstance(body, dict) and body.get("acknowledged") is False:
+        return InDoubt(reason="the change was accepted, but not every node has confirmed it in time")
+    return InDoubt(reason=f"the answer does not say whether it was done: {str(body)[:200]}")
+
+
+def _copies(body: Any, done: str) -> ActionResult:
+    """A flush that missed shards counts as done: recovery replays these operations and only takes longer.
+
+    So does a refresh: the searched segments of every copy are read afterwards.
+    """
+    match body:
+        case {"_shards": {"total": int(total), "successful": int(successful), "failed": int(failed)}}:
+            missed = f", {failed} failed" if failed else ""
+            return Done(output=f"{successful} of {total} copies {done}{missed}")
+        case _:
+            return InDoubt(reason=f"the answer does not say what was {done}: {str(body)[:200]}")

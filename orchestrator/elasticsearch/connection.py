@@ -1,0 +1,264 @@
+"""One endpoint: its connections, its product and version, and the exchange of a request and an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from elastic_transport import TransportError
+from elasticsearch import ApiError, Elasticsearch
+
+from orchestrator.elasticsearch import calls
+from orchestrator.elasticsearch.access import Access, Endpoint, RequestLimits
+from orchestrator.elasticsearch.credentials import Credentials, Login
+from orchestrator.elasticsearch.dialect import (
+    ELASTICSEARCH,
+    OPENSEARCH,
+    ServerVersion,
+    family_of,
+    parse_version,
+)
+from orchestrator.elasticsearch.faults import Answer, Fault, error_fault, transport_fault
+from orchestrator.elasticsearch.fields import Malformed, mapping, text, within
+from orchestrator.elasticsearch.parse_nodes import Member, parse_version_of
+from orchestrator.elasticsearch.request import HttpRequest
+from orchestrator.elasticsearch.transport import (
+    ANSWER_BYTES,
+    SAID_PRODUCT,
+    PlainTransport,
+    Traffic,
+    bounded_node,
+    close_idle,
+    serializers,
+)
+from orchestrator.errors import ConfigError
+from orchestrator.model.cluster import NodeName
+from orchestrator.ports import Clock
+from orchestrator.redact import Redactor
+from orchestrator.tls import tls_context
+from orchestrator.untrusted import visible
+
+_FIRST_ERROR_STATUS: Final = 300
+_FIRST_WITH_HEADER: Final = (7, 14, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """The server at an endpoint."""
+
+    distribution: str
+    version: str
+    name: NodeName
+    address: str | None = None  # its `http.publish_address`, None if not in the answer
+    node_id: str = ""  # before 5.0 new at each start
+
+    @property
+    def member(self) -> Member:
+        """The node as the cluster lists it."""
+        return Member(
+            server=ServerVersion(distribution=self.distribution, version=self.version), http=self.address
+        )
+
+
+class EndpointConnection:
+    """The connections to one endpoint. Safe to share between threads.
+
+    Args:
+        credentials: the login, the same for all endpoints.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        endpoint: Endpoint,
+        *,
+        traffic: Traffic,
+        limits: RequestLimits,
+        clock: Clock,
+        redact: Redactor,
+        credentials: Credentials,
+    ) -> None:
+        self.endpoint = endpoint
+        self._redact = redact
+        self._credentials = credentials
+        self._access = access
+        options = _tls(access) if endpoint.scheme == "https" else {}
+        self._client = Elasticsearch(
+            [endpoint.url],
+            transport_class=PlainTransport,
+            node_class=bounded_node(traffic, limits, clock.now),
+            max_retries=0,
+            retry_on_timeout=False,
+            sniff_on_start=False,
+            sniff_on_node_failure=False,
+            serializers=serializers(redact),
+            **options,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def exchange(self, request: HttpRequest) -> Answer | Fault:
+        """Send one request, once."""
+        outcome = self._exchange(request)
+        return self._shown(outcome) if isinstance(outcome, Fault) else outcome[0]
+
+    def reconnect(self) -> None:
+        """Close the connections that are not in use: the next request makes a new one."""
+        for node in self._client.transport.node_pool.all():
+            close_idle(node)
+
+    def probe(self, *, silence: float | None = None) -> Server | Fault:
+        """Read the product and version of this endpoint, on a new connection; `silence`: of `HttpRequest`."""
+        self.reconnect()
+        outcome = self._probed(silence)
+        return self._shown(outcome) if isinstance(outcome, Fault) else outcome
+
+    def _shown(self, fault: Fault) -> Fault:
+        """The fault with a reason that may be shown: a server or a proxy may repeat what it was sent."""
+        return replace(fault, reason=visible(self._redact(fault.reason)))
+
+    def _probed(self, silence: float | None) -> Server | Fault:
+        outcome = self._exchange(replace(calls.identity(), silence=silence))
+        if isinstance(outcome, Fault):
+            return outcome
+        answer, said = outcome
+        try:
+            server = parse_server(answer.body, said)
+        except Malformed as error:
+            reason = f"{self.endpoint.url} answers, but is neither Elasticsearch nor OpenSearch ({error})"
+            return Fault(reason=reason, nothing_done=True, elsewhere=True)
+        wrong = _against(self._access, server, said)
+        if wrong is not None:
+            return Fault(reason=f"{self.endpoint.url} {wrong}", nothing_done=True, elsewhere=True)
+        return server if self._access.product is None else replace(server, distribution=self._access.product)
+
+    def _exchange(self, request: HttpRequest) -> tuple[Answer, str] | Fault:
+        """Send the request; again at once if its login was refused and there is another secret now."""
+        while True:
+            login = self._credentials.login(self.endpoint.url)
+            if isinstance(login, Fault):
+                return login
+            outcome = self._sent(request, login)
+            if not isinstance(outcome, Fault):
+                self._credentials.accepted(login, self.endpoint.url)
+                return outcome
+            if outcome.refusal is None:
+                if outcome.logged_in:
+                    self._credentials.accepted(login, self.endpoint.url)
+                elif outcome.status is None and outcome.nothing_done:
+                    self._credentials.unsent(login)
+                return outcome
+            refused = self._credentials.refused(login, outcome)
+            if refused is not None:
+                return refused
+
+    def _sent(self, request: HttpRequest, login: Login) -> tuple[Answer, str] | Fault:
+        client = self._client
+        headers = {"authorization": login.header} if login.header else None
+        if request.silence is not None:
+            client = client.options(request_timeout=request.silence)
+        token = ANSWER_BYTES.set(request.answer_bytes)
+        try:
+            response = client.perform_request(
+                request.method, request.target, headers=headers, body=request.body
+            )
+            meta, body = response.meta, response.body
+        except ApiError as error:
+            meta, body = error.meta, error.body
+        except TransportError as error:
+            return transport_fault(error, url=self.endpoint.url, strict=self._access.strict)
+        finally:
+            ANSWER_BYTES.reset(token)
+        if meta.status >= _FIRST_ERROR_STATUS and meta.status not in request.accept:
+            return error_fault(
+                meta.status,
+                body,
+                url=self.endpoint.url,
+                call=f"{request.method} {request.path}",
+                access=self._access,
+            )
+        if request.reshape is not None:
+            try:
+                body = request.reshape(body)
+            except Malformed as error:
+                call = f"{request.method} {request.path}"
+                return Fault(
+                    reason=f"the answer to {call} is not what it should be: {error}", nothing_done=False
+                )
+        return Answer(status=meta.status, body=body), meta.headers.get(SAID_PRODUCT) or ""
+
+
+def _tls(access: Access) -> dict[str, Any]:
+    """The client's options for TLS.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    verify = access.verify and access.fingerprint is None
+    with _naming("tls.ca", access.ca or "the system's certificates"):
+        context = tls_context(ca=access.ca, verify=verify, strict=access.strict)
+    if access.client_cert is not None:
+        with _naming("tls.client_cert", access.client_cert):
+            context.load_cert_chain(access.client_cert, access.client_key)
+    return {"ssl_context": context, "ssl_assert_fingerprint": access.fingerprint}
+
+
+@contextmanager
+def _naming(key: str, file: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(f"{file} cannot be used: {error}", key=key) from error
+
+
+def _against(access: Access, server: Server, said_product: str) -> str | None:
+    """Why this server is refused: its product is hidden and not named, or it is not what is named."""
+    listed = server.member.server
+    known = said_product == "Elasticsearch" or parse_version(server.version) < _FIRST_WITH_HEADER
+    # No line of the cluster file helps against a version that is not restarted: it is refused by its number.
+    known = known or family_of(ELASTICSEARCH, server.version) is None
+    if access.product is None or access.version is None:
+        if known or server.distribution == OPENSEARCH:
+            return None
+        return (
+            f"answers as version {server.version} without its product, which Elasticsearch names since 7.14. "
+            "If a proxy removes the header `X-Elastic-Product`, write `product` and `version` in the "
+            "cluster file"
+        )
+    named = ServerVersion(distribution=access.product, version=access.version)
+    if known and server.distribution != access.product:
+        return f"is {listed}, and the cluster file names {named}"
+    if parse_version(server.version) < parse_version(access.version):
+        return f"is version {server.version}, below that of the cluster file: {named}"
+    return None
+
+
+def parse_server(body: Any, said_product: str) -> Server:
+    """The product and version that answered the probe.
+
+    Elasticsearch sends its name in a header since 7.14. Without the header, `parse_version_of` decides.
+
+    Raises:
+        Malformed: this is not the answer of a node.
+    """
+    nodes = list(mapping(within(body, "nodes"), "nodes").items())
+    if len(nodes) != 1:
+        raise Malformed(f"{len(nodes)} nodes say that they answered")
+    node_id, value = nodes[0]
+    node = mapping(value, "the node")
+    listed = parse_version_of(node, "the node")
+    address = within(node, "http", "publish_address")
+    return Server(
+        distribution=ELASTICSEARCH if said_product == "Elasticsearch" else listed.distribution,
+        version=listed.version,
+        name=NodeName(text(node.get("name"), "name")),
+        address=address if isinstance(address, str) else None,
+        node_id=node_id,
+    )

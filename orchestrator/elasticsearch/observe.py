@@ -1,0 +1,356 @@
+"""Read the requested parts of a cluster with few and small calls.
+
+| part | calls |
+|---|---|
+| CLUSTER | 1 small one while only our lease changes the master's state, else 1 more of the cluster's size;
+  after the restart of a node 1 more, and 1 more if it is dedicated to cold or frozen data |
+| SETTINGS | 1; none beside CLUSTER once only our lease has changed the master's state for two minutes |
+| HEALTH | 1 |
+| RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
+| FINISHED | none beside RECOVERIES, whose answer is many times larger with it |
+| ACTIVITY | 1 beside CLUSTER, else 2; before Elasticsearch 2 always 2 |
+| DISKS | 1 beside SETTINGS, else 2 |
+| STORED | 1 beside DISKS |
+| UPGRADE | 4, and 1 for each snapshot repository |
+| MODES | 1 beside SETTINGS |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.elasticsearch import before_one, calls
+from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.dialect import STATE, Dialect, VotingExclusions, parse_version
+from orchestrator.elasticsearch.faults import Fault
+from orchestrator.elasticsearch.fields import reading
+from orchestrator.elasticsearch.file_values import file_values, with_smallest_quorum
+from orchestrator.elasticsearch.kept_state import APPLIED_SECONDS, KeptState
+from orchestrator.elasticsearch.naming import name_of
+from orchestrator.elasticsearch.parse import (
+    parse_health,
+    parse_merge_pools,
+    parse_recoveries,
+    parse_settings,
+    parse_snapshots,
+    parse_tasks,
+    recovering_indices,
+)
+from orchestrator.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
+from orchestrator.elasticsearch.parse_disks import parse_disks, parse_stored
+from orchestrator.elasticsearch.parse_nodes import Life, Member, parse_lives, process_of, unfamiliar
+from orchestrator.elasticsearch.patience import Patience
+from orchestrator.elasticsearch.recovery_rates import (
+    goes_by_memory,
+    parse_memory,
+    rate_of,
+    with_largest_rate,
+)
+from orchestrator.elasticsearch.request import HttpRequest
+from orchestrator.elasticsearch.upgrade import read_upgrade, with_modes
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import (
+    Activity,
+    ClusterView,
+    Disk,
+    HealthView,
+    Look,
+    Recovery,
+    RunningSnapshot,
+    SettingsView,
+)
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.ports import ClusterReadings
+
+
+class Observer:
+    """Reads one cluster. Caches facts that cannot change: facts of a node's process, and uuids by name.
+
+    A state that nothing but our lease has changed is not read again either, nor are the settings in it.
+
+    Args:
+        client: the way to it.
+    """
+
+    def __init__(self, client: ElasticsearchClient) -> None:
+        self._client = client
+        self._lives: dict[str, Life] = {}
+        self._uuids: dict[str, str] = {}
+        self._names: dict[str, NodeName] = {}
+        self._memory: dict[str, int] = {}
+        self._patience = Patience()
+        self._present: frozenset[str] = frozenset()
+        self._master: str | None = None
+        self._kept: KeptState | None = None
+
+    def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
+        """Read the requested parts.
+
+        Args:
+            look: the parts; parts about hosts are ignored.
+            restarted: nodes whose finished recoveries are needed too, if any are.
+        """
+        dialect = self._client.dialect()
+        if isinstance(dialect, Fault):
+            unknown = dialect.unknown()
+            return ClusterReadings(
+                cluster=unknown if Look.CLUSTER in look else NOT_READ,
+                settings=unknown if Look.SETTINGS in look else NOT_READ,
+                health=unknown if Look.HEALTH in look else NOT_READ,
+                recoveries=unknown if Look.RECOVERIES in look else NOT_READ,
+                finished=unknown if Look.FINISHED in look else NOT_READ,
+                activity=unknown if Look.ACTIVITY in look else NOT_READ,
+                disks=unknown if Look.DISKS in look else NOT_READ,
+                upgrade=unknown if Look.UPGRADE in look else NOT_READ,
+            )
+        found = ClusterReadings()
+        snapshots: Reading[tuple[RunningSnapshot, ...]] = NOT_READ
+        beside = Look.CLUSTER in look and dialect.snapshot_call == STATE
+        if Look.HEALTH in look:  # first: it waits for the master's queue, so the later reads are not older
+            found = replace(found, health=self._health(dialect))
+        if Look.CLUSTER in look:
+            cluster, snapshots = self._cluster(dialect, with_snapshots=beside and Look.ACTIVITY in look)
+            found = replace(found, cluster=cluster)
+        if Look.SETTINGS in look:
+            settings = self._settings_beside(dialect) if Look.CLUSTER in look else self._settings(dialect)
+            if Look.MODES in look and not isinstance(settings, Unknown):
+                settings = with_modes(self._client, dialect, settings)
+            found = replace(found, settings=settings)
+        if Look.RECOVERIES in look:
+            found = self._with_recoveries(found, dialect, restarted, finished=Look.FINISHED in look)
+        if Look.ACTIVITY in look:
+            if not beside:
+                snapshots = self._snapshots(dialect)
+            found = replace(found, activity=self._activity(snapshots, found.cluster, dialect))
+        if Look.DISKS in look:
+            settings = found.settings if Look.SETTINGS in look else self._settings(dialect)
+            found = replace(found, disks=self._disks(settings, dialect, stored=Look.STORED in look))
+        if Look.UPGRADE in look:
+            found = replace(found, upgrade=read_upgrade(self._client, dialect))
+        return found
+
+    def _body(self, request: HttpRequest) -> tuple[Any] | Unknown:
+        """The body of an answer, in a tuple so that no body can be mistaken for a failure."""
+        outcome = self._client.read(request)
+        return outcome.unknown() if isinstance(outcome, Fault) else (outcome.body,)
+
+    def _health(self, dialect: Dialect) -> Reading[HealthView]:
+        priority = self._patience.priority
+        read = self._body(calls.health(dialect, priority=priority))
+        waited = None if dialect.queue_times else calls.LANGUID_SECONDS
+        health = read if isinstance(read, Unknown) else parse_health(read[0], waited=waited)
+        if isinstance(health, Unknown):
+            return health
+        self._patience.answered(settled=health.settled)
+        return replace(health, waited_for=priority)
+
+    def _cluster(
+        self, dialect: Dialect, *, with_snapshots: bool
+    ) -> tuple[Reading[ClusterView], Reading[tuple[RunningSnapshot, ...]]]:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            beside = with_snapshots and kept.snapshots is NOT_READ
+            own = self._client.own_updates.since(kept.reading)
+            read = self._body(calls.state_uuid(dialect, self._client.limits, with_snapshots=beside))
+            if not isinstance(read, Unknown) and kept.is_still(read[0], own):
+                self._kept = replace(kept, snapshots=parse_snapshots(read[0])) if beside else kept
+                return self._kept.cluster, self._kept.snapshots
+        return self._whole_cluster(dialect, with_snapshots=with_snapshots)
+
+    def _whole_cluster(
+        self, dialect: Dialect, *, with_snapshots: bool
+    ) -> tuple[Reading[ClusterView], Reading[tuple[RunningSnapshot, ...]]]:
+        read = self._body(calls.state(dialect, self._client.limits, with_snapshots=with_snapshots))
+        if isinstance(read, Unknown):
+            return read, read
+        body, number = read[0], self._client.own_updates.was_read()
+        server = self._client.server()
+        if isinstance(server, Fault):
+            return server.unknown(), server.unknown()
+        complete = self._meet(body, dialect)
+        view = parse_cluster(body, self._lives, distribution=server.distribution, dialect=dialect)
+        if not isinstance(view, Unknown):
+            self._uuids = {index.name: index.uuid for index in view.indices}
+            self._names = {node.node_id: node.name for node in view.nodes}
+            present = {node.incarnation.ephemeral_id for node in view.nodes}
+            self._lives = {key: life for key, life in self._lives.items() if key in present}
+            self._memory = {key: size for key, size in self._memory.items() if key in present}
+            self._present = frozenset(key for key in present if key is not None)
+            master = None if view.master is None else view.node(view.master)
+            self._master = None if master is None else master.incarnation.ephemeral_id
+            self._client.only([node.name for node in view.nodes])
+            spoken = self._client.dialect()
+            if isinstance(spoken, Fault):  # a node of another version has joined
+                view = spoken.unknown()
+        snapshots = parse_snapshots(body) if with_snapshots else NOT_READ
+        match body:
+            case {"state_uuid": str(uuid), "master_node": str(elected)} if complete:
+                if not isinstance(view, Unknown):
+                    self._kept = KeptState(
+                        uuid=uuid,
+                        master=elected,
+                        version=view.state_version,
+                        reading=number,
+                        since=self._client.clock.now(),
+                        cluster=view,
+                        snapshots=snapshots,
+                    )
+        return view, snapshots
+
+    def _meet(self, state: Any, dialect: Dialect) -> bool:
+        """Read the facts of nodes that are new or were restarted. Returns whether all facts are known.
+
+        These answers are later than the state. If a node restarted in between, its new start time would be
+        taken for the old process. So an incarnation is compared by its ephemeral id first.
+        """
+        new = unfamiliar(state, self._lives)
+        if not new:
+            return True
+        read = self._body(calls.lives(new, dialect))
+        if isinstance(read, Unknown):
+            return False  # the parser of the state reports its missing facts
+        lives = reading("nodes", lambda: parse_lives(read[0], roles_listed=dialect.roles_in_nodes))
+        if isinstance(lives, Unknown):
+            return False
+        members: dict[NodeName, Member] = {}
+        names: dict[str, NodeName] = {}
+        for node_id, life in lives.items():
+            match state["nodes"].get(node_id):
+                case {"name": str(name), "transport_address": str()} as node:
+                    self._lives[process_of(node_id, node)] = life
+                    where = f"nodes.{node_id}"
+                    known = NodeName(name) if dialect.ephemeral_ids else name_of(node, life.settings, where)
+                    names[node_id] = known
+                    members[known] = Member(server=life.server, http=life.http)
+                case _:
+                    continue  # it has left the cluster since
+        if not dialect.ephemeral_ids:
+            self._client.call(names)
+        self._client.learn(members)
+        self._weigh(state)
+        return not unfamiliar(state, self._lives)
+
+    def _weigh(self, state: Any) -> None:
+        """Read the memory of nodes whose recovery rate depends on it; unread memory counts as the largest."""
+        wanted: dict[str, str] = {}
+        for node_id, node in state["nodes"].items():
+            ephemeral = process_of(node_id, node) if isinstance(node, dict) else ""
+            life = self._lives.get(ephemeral)
+            if life is not None and goes_by_memory(life.roles) and ephemeral not in self._memory:
+                wanted[node_id] = ephemeral
+        if not wanted:
+            return
+        read = self._body(calls.memory(tuple(wanted)))
+        found = read if isinstance(read, Unknown) else reading("memory", lambda: parse_memory(read[0]))
+        if not isinstance(found, Unknown):
+            self._memory |= {wanted[node_id]: size for node_id, size in found.items() if node_id in wanted}
+
+    def _settings_beside(self, dialect: Dialect) -> Reading[SettingsView]:
+        """The settings, just after the state was read or found to be the same."""
+        kept = self._kept
+        if kept is not None and not isinstance(kept.settings, Unknown):
+            return kept.settings
+        asked_at = self._client.clock.now()
+        settings = self._settings(dialect)
+        if kept is not None and asked_at - kept.since > APPLIED_SECONDS:
+            self._kept = replace(kept, settings=settings)
+        return settings
+
+    def _settings(self, dialect: Dialect) -> Reading[SettingsView]:
+        read = self._body(calls.settings(dialect, self._client.limits))
+        settings = (
+            read
+            if isinstance(read, Unknown)
+            else parse_settings(read[0], old_files=None if dialect.null_resets else self._old_files())
+        )
+        if not isinstance(settings, Unknown):
+            settings = replace(settings, allocation_flags=not dialect.allocation_enable)
+        if not isinstance(settings, Unknown) and dialect.voting is VotingExclusions.NONE:
+            lives = [life for key in self._present if (life := self._lives.get(key)) is not None]
+            nodes = [(each.server.version, each.settings) for each in lives]
+            settings = with_smallest_quorum(settings, nodes)
+        if isinstance(settings, Unknown) or not self._present:
+            return settings
+        return with_largest_rate(settings, [self._rate(ephemeral) for ephemeral in self._present])
+
+    def _old_files(self) -> Mapping[str, str]:
+        """Before 5.0: the values that absent settings have on the elected master, which allocates."""
+        life = None if self._master is None else self._lives.get(self._master)
+        return {} if life is None else file_values(life.settings, life.server.version)
+
+    def _rate(self, ephemeral: str) -> int | None:
+        """Bytes per second that this node process may copy; None if unknown."""
+        life = self._lives.get(ephemeral)
+        if life is None:
+            return None
+        version = parse_version(life.server.version)
+        return rate_of(life.roles, life.rate, self._memory.get(ephemeral), version=version)
+
+    def _with_recoveries(
+        self, found: ClusterReadings, dialect: Dialect, restarted: Collection[NodeName], *, finished: bool
+    ) -> ClusterReadings:
+        read = self._recoveries(dialect, restarted if finished else ())
+        if isinstance(read, Unknown):
+            return replace(found, recoveries=read, finished=read if finished else NOT_READ)
+        done = tuple(recovery for recovery in read if recovery.done)
+        running = tuple(recovery for recovery in read if not recovery.done)
+        return replace(found, recoveries=running, finished=done if finished else NOT_READ)
+
+    def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> Reading[tuple[Recovery, ...]]:
+        read = self._body(calls.recoveries(dialect, active_only=not restarted))
+        if isinstance(read, Unknown):
+            return read
+        body = read[0]
+        if dialect.recovery_call == "_status":
+            body = reading("recoveries", lambda: before_one.recoveries(read[0], self._names))
+            if isinstance(body, Unknown):
+                return body
+        names = recovering_indices(body)
+        if isinstance(names, Unknown):
+            return names
+        if new := [name for name in names if name not in self._uuids]:
+            asked = self._body(calls.index_uuids(dialect, self._client.limits, new))
+            uuids = asked if isinstance(asked, Unknown) else parse_index_uuids(asked[0])
+            if isinstance(uuids, Unknown):
+                return uuids
+            self._uuids |= uuids
+        return parse_recoveries(body, uuids=self._uuids, finished_on=restarted)
+
+    def _snapshots(self, dialect: Dialect) -> Reading[tuple[RunningSnapshot, ...]]:
+        read = self._body(calls.snapshots(dialect, self._client.limits))
+        return read if isinstance(read, Unknown) else parse_snapshots(read[0])
+
+    def _activity(
+        self, snapshots: Reading[tuple[RunningSnapshot, ...]], cluster: Reading[ClusterView], dialect: Dialect
+    ) -> Reading[Activity]:
+        if isinstance(snapshots, Unknown):
+            return snapshots
+        snapshots = tuple(
+            replace(one, nodes=tuple(self._names.get(node, node) for node in one.nodes)) for one in snapshots
+        )
+        read = self._body(calls.tasks() if dialect.task_list else calls.merge_pools())
+        if isinstance(read, Unknown):
+            return read
+        if not dialect.task_list:
+            return parse_merge_pools(read[0], snapshots=snapshots)
+        members = {} if isinstance(cluster, Unknown) else {node.node_id: node.name for node in cluster.nodes}
+        return parse_tasks(read[0], snapshots=snapshots, members=members)
+
+    def _disks(
+        self, settings: Reading[SettingsView], dialect: Dialect, *, stored: bool
+    ) -> Reading[Mapping[NodeName, Disk]]:
+        if isinstance(settings, Unknown):
+            return settings
+        read = self._body(calls.disks(dialect))
+        if isinstance(read, Unknown):
+            return read
+        disks = parse_disks(read[0], settings, roles_listed=dialect.roles_in_nodes)
+        if not stored or isinstance(disks, Unknown):
+            return disks
+        answer = self._body(calls.stored())
+        held = answer if isinstance(answer, Unknown) else parse_stored(answer[0])
+        if isinstance(held, Unknown):
+            return disks  # what a node holds only makes predictions better
+        return {name: replace(disk, stored_bytes=held.get(name)) for name, disk in disks.items()}

@@ -1,0 +1,333 @@
+"""Parse settings, health, recoveries and tasks. Pure. Extra fields are ignored; missing ones are errors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from orchestrator.elasticsearch.fields import (
+    Malformed,
+    count,
+    given,
+    items,
+    mapping,
+    number,
+    reading,
+    text,
+    truth,
+    within,
+)
+from orchestrator.model.cluster import Health, NodeName, ShardId
+from orchestrator.model.observation import (
+    Activity,
+    HealthView,
+    Recovery,
+    RunningSnapshot,
+    SettingsView,
+    SettingValue,
+)
+from orchestrator.model.reading import Reading, Seconds
+
+RECOVERY_FIELDS: Final = tuple(
+    f"*.shards.{name}"
+    for name in (
+        "id",
+        "stage",
+        "source.id",
+        "source.name",
+        "target.id",
+        "target.name",
+        "index.size.total_in_bytes",
+        "index.size.reused_in_bytes",
+        "index.size.recovered_in_bytes",
+        "translog.recovered",
+    )
+)
+SNAPSHOT_FIELDS: Final = (
+    "cluster_name",
+    "snapshots.snapshots.repository",
+    "snapshots.snapshots.snapshot",
+    "snapshots.snapshots.state",
+    "snapshots.snapshots.start_time_millis",
+    "snapshots.snapshots.shards.state",
+    "snapshots.snapshots.shards.node",
+)
+_ENDED: Final = ("SUCCESS", "FAILED", "MISSING", "DONE", "FAILURE")
+"""States of a part of a snapshot that has ended, the last two as `_snapshot/_status` names them."""
+_MERGE: Final = "indices:admin/forcemerge"
+_REINDEXES: Final = (
+    "indices:data/write/reindex",
+    "indices:data/write/update/byquery",
+    "indices:data/write/delete/byquery",
+)
+MERGE_POOLS: Final = ("force_merge", "optimize")
+"""The thread pool of force-merges, from 2.1 on and before."""
+TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (_MERGE, *_REINDEXES))
+"""The actions requested from `_tasks`; each has parts such as `[n]` on the nodes that do its work."""
+
+
+def parse_settings(body: Any, *, old_files: Mapping[str, str] | None = None) -> Reading[SettingsView]:
+    """`_cluster/settings?flat_settings&include_defaults`; every level must be present, even if empty.
+
+    Args:
+        body: the answer.
+        old_files: before 5.0, which lists no defaults and cannot make a setting absent: the values of absent
+            settings.
+    """
+
+    def parse() -> SettingsView:
+        if old_files is not None:
+            old = [_flat(within(body, level), level) for level in ("persistent", "transient")]
+            return SettingsView(persistent=old[0], transient=old[1], files=dict(old_files), resets=False)
+        levels = [_flat(within(body, level), level) for level in ("persistent", "transient", "defaults")]
+        if not levels[2]:
+            raise Malformed("no default is listed")
+        return SettingsView(persistent=levels[0], transient=levels[1], files=levels[2])
+
+    return reading("cluster settings", parse)
+
+
+def parse_archived(body: Any) -> Reading[tuple[str, ...]]:
+    """Names of archived settings, from `_cluster/settings?flat_settings` without defaults."""
+
+    def parse() -> tuple[str, ...]:
+        levels = [_flat(within(body, level), level) for level in ("persistent", "transient")]
+        return SettingsView(persistent=levels[0], transient=levels[1]).archived
+
+    return reading("cluster settings", parse)
+
+
+def _flat(value: Any, where: str) -> dict[str, SettingValue]:
+    return {key: _setting(one, f"{where}.{key}") for key, one in mapping(value, where).items()}
+
+
+def _setting(value: Any, where: str) -> SettingValue:
+    if isinstance(value, list):
+        return tuple(text(each, where) for each in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):  # an empty text is a value
+        raise Malformed(f"{where} is {value!r}")
+    return value
+
+
+def parse_health(body: Any, *, waited: Seconds | None = None) -> Reading[HealthView]:
+    """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0.
+
+    Args:
+        body: the answer.
+        waited: before 2.0, which lists no age of tasks: how long health waited for an empty queue.
+    """
+
+    def parse() -> HealthView:
+        def number(name: str) -> int:
+            return count(within(body, name), name)
+
+        status = text(within(body, "status"), "status")
+        if status not in {health.value for health in Health}:
+            raise Malformed(f"status is {status!r}")
+        settled = not truth(within(body, "timed_out"), "timed_out")
+        if waited is None:
+            oldest = number("task_max_waiting_in_queue_millis") / 1000
+        else:
+            oldest = 0.0 if settled else waited
+        return HealthView(
+            status=Health(status),
+            settled=settled,
+            nodes=number("number_of_nodes"),
+            active_shards=number("active_shards"),
+            initializing_shards=number("initializing_shards"),
+            relocating_shards=number("relocating_shards"),
+            unassigned_shards=number("unassigned_shards"),
+            pending_tasks=number("number_of_pending_tasks") if waited is None else _pending(body, settled),
+            oldest_task=oldest,
+        )
+
+    return reading("cluster health", parse)
+
+
+def _pending(body: Any, settled: bool) -> int:  # noqa: FBT001  (a fact)
+    """Tasks in the master's queue; 0.90 does not list them: at least one if the wait timed out."""
+    return count(given(within(body, "number_of_pending_tasks"), int(not settled)), "number_of_pending_tasks")
+
+
+def recovering_indices(body: Any) -> Reading[tuple[str, ...]]:
+    """Names of the indices in a `_recovery` answer."""
+    return reading("recoveries", lambda: tuple(mapping(body, "the answer")))
+
+
+def parse_recoveries(
+    body: Any, *, uuids: Mapping[str, str], finished_on: Collection[NodeName]
+) -> Reading[tuple[Recovery, ...]]:
+    """`_recovery`: recoveries in progress, and finished ones on some nodes.
+
+    Args:
+        body: the answer; an empty object if there are no recoveries.
+        uuids: uuids by index name, since the answer has only names. An index that is missing here is already
+            deleted, and its recoveries are skipped.
+        finished_on: nodes whose finished recoveries are needed. A node lists only recoveries since its last
+            start.
+    """
+
+    def parse() -> tuple[Recovery, ...]:
+        found: list[Recovery] = []
+        for index, value in mapping(body, "the answer").items():
+            shards = items(given(within(value, "shards"), []), f"{index}.shards")
+            if index in uuids:
+                found += [_recovery(index, uuids[index], shard) for shard in shards]
+        return tuple(each for each in found if not each.done or each.target in finished_on)
+
+    return reading("recoveries", parse)
+
+
+def _recovery(index: str, uuid: str, value: Any) -> Recovery:
+    where = f"a recovery of [{index}]"
+    size = mapping(given(within(value, "index", "size"), _size_before_1_5(value)), f"{where}: index.size")
+    stage = text(within(value, "stage"), f"{where}: stage")
+    source = within(value, "source", "name")
+    return Recovery(
+        shard=ShardId(index=index, index_uuid=uuid, number=number(within(value, "id"), f"{where}: id")),
+        target=NodeName(text(within(value, "target", "name"), f"{where}: target")),
+        source=NodeName(source) if isinstance(source, str) and source else None,
+        stage=stage.lower(),
+        bytes_total=number(size.get("total_in_bytes"), f"{where}: total_in_bytes"),
+        bytes_reused=number(size.get("reused_in_bytes"), f"{where}: reused_in_bytes"),
+        bytes_copied=number(size.get("recovered_in_bytes"), f"{where}: recovered_in_bytes"),
+        operations_replayed=max(0, number(within(value, "translog", "recovered"), f"{where}: translog")),
+        done=stage.upper() == "DONE",
+    )
+
+
+def _size_before_1_5(value: Any) -> Any:
+    """The bytes of a recovery in the form of later versions.
+
+    Before 1.5 files on the node's own disk count as recovered too (seen on 1.1.2 and 1.4.5).
+    """
+    size = within(value, "index", "bytes")
+    if not isinstance(size, dict):
+        return None
+    total, reused, recovered = (number(size.get(key), key) for key in ("total", "reused", "recovered"))
+    copied = 0 if within(value, "type") == "GATEWAY" else recovered
+    return {"total_in_bytes": total, "reused_in_bytes": reused, "recovered_in_bytes": copied}
+
+
+def parse_snapshots(body: Any) -> Reading[tuple[RunningSnapshot, ...]]:
+    """Snapshots in progress, from their record in the cluster state; their nodes are ids.
+
+    The record is absent until the first snapshot; the cluster's name shows that the answer is valid. What
+    versions may lack, such as the begin, is only for people.
+    """
+
+    def parse() -> tuple[RunningSnapshot, ...]:
+        text(within(body, "cluster_name"), "cluster_name")
+        listed = items(given(within(body, "snapshots", "snapshots"), []), "snapshots")
+        return tuple(map(_running_snapshot, listed))
+
+    return reading("snapshots", parse)
+
+
+def _running_snapshot(each: Any) -> RunningSnapshot:
+    began, listed = within(each, "start_time_millis"), given(within(each, "shards"), [])
+    shards = listed if isinstance(listed, list) else []
+    left = [shard for shard in shards if within(shard, "state") not in _ENDED]
+    unfinished = [shard["node"] for shard in left if isinstance(within(shard, "node"), str)]
+    return RunningSnapshot(
+        name=f"{text(within(each, 'repository'), 'repository')}/{text(within(each, 'snapshot'), 'snapshot')}",
+        aborted=within(each, "state") == "ABORTED",
+        since=began / 1000 if isinstance(began, int) and began > 0 else None,
+        nodes=tuple(NodeName(node) for node in dict.fromkeys(unfinished)),
+        done=1 - len(left) / len(shards) if shards else None,
+    )
+
+
+def listed_snapshots(body: Any) -> Any:
+    """`_snapshot/_status`, which lists those in progress, in the form of the cluster state."""
+    listed = [
+        {
+            **mapping(each, "snapshots"),
+            "start_time_millis": within(each, "stats", "start_time_in_millis"),
+            "shards": [
+                {"state": within(shard, "stage"), "node": within(shard, "node")}
+                for index in mapping(given(within(each, "indices"), {}), "indices").values()
+                for shard in mapping(given(within(index, "shards"), {}), "shards").values()
+            ],
+        }
+        for each in items(within(body, "snapshots"), "snapshots")
+    ]
+    return {"cluster_name": "(not listed)", "snapshots": {"snapshots": listed}}
+
+
+def parse_merge_pools(body: Any, *, snapshots: tuple[RunningSnapshot, ...]) -> Reading[Activity]:
+    """Before 2.3: force-merges by the thread pools of nodes. There are no reindexes yet.
+
+    A node without a proper pool in the answer is unread.
+    """
+
+    def parse() -> Activity:
+        merges: set[NodeName] = set()
+        unread: set[NodeName] = set()
+        for node_id, node in mapping(within(body, "nodes"), "nodes").items():
+            name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
+            where = f"nodes.{node_id}: the pool of force-merges"
+            try:
+                pools = mapping(within(node, "thread_pool"), f"nodes.{node_id}.thread_pool")
+                pool = next((pools[name] for name in MERGE_POOLS if name in pools), None)
+                busy = count(within(pool, "active"), where) + count(within(pool, "queue"), where)
+            except Malformed:
+                unread.add(name)
+                continue
+            if busy:
+                merges.add(name)
+        if not mapping(within(body, "nodes"), "nodes"):
+            raise Malformed("no node is listed")
+        return Activity(
+            snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset(), unread=frozenset(unread)
+        )
+
+    return reading("force-merges", parse)
+
+
+def parse_tasks(
+    body: Any,
+    *,
+    snapshots: tuple[RunningSnapshot, ...],
+    members: Mapping[str, NodeName] = MappingProxyType({}),
+) -> Reading[Activity]:
+    """`_tasks`, together with the snapshots from a separate reading.
+
+    A member that did not answer is listed as unread; one node in a long garbage collection does not affect
+    the others. Any other failure makes the whole reading unknown.
+
+    Args:
+        body: the answer.
+        snapshots: snapshots in progress.
+        members: names by node id.
+    """
+
+    def parse() -> Activity:
+        unread: set[NodeName] = set()
+        for part in ("node_failures", "task_failures"):
+            failures = items(given(within(body, part), []), part)
+            ids = [str(within(failure, "node_id")) for failure in failures]
+            if part == "node_failures" and all(each in members for each in ids):
+                unread = {members[each] for each in ids}
+            elif failures:
+                raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
+        merges: set[NodeName] = set()
+        reindexes: set[NodeName] = set()
+        for node_id, node in mapping(within(body, "nodes"), "nodes").items():
+            name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
+            for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
+                action = text(within(task, "action"), f"{task_id}.action")
+                (merges if action.startswith(_MERGE) else reindexes).add(name)
+        return Activity(
+            snapshots=snapshots,
+            merges=frozenset(merges),
+            reindexes=frozenset(reindexes),
+            unread=frozenset(unread),
+        )
+
+    return reading("tasks", parse)

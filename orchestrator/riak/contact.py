@@ -1,0 +1,202 @@
+"""First contact with a Riak cluster: its members, its version, and where each member's HTTP port is."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from orchestrator.daemons import Daemons
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown, reasons_by_place
+from orchestrator.model.riak import NodeStats
+from orchestrator.riak.admin import Commands, Programs, RiakAdmin, Runner, commands_for
+from orchestrator.riak.dialect import RiakDialect, dialect_of, unsupported
+from orchestrator.riak.http import NodeHttp
+from orchestrator.riak.parse_node import parse_version, parse_versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How a Riak cluster is reached."""
+
+    endpoints: Sequence[str]  # URLs of the HTTP ports of some of its nodes
+    runner: Runner  # runs commands on the nodes' machines
+    address: Callable[[NodeName], str]  # address of a member's machine, by member name
+    # identity of a member's machine: an address, or a mark for this machine
+    machine: Callable[[NodeName], str]
+    programs: Callable[[NodeName], Programs]  # Riak's programs on a member's machine
+    tls: ssl.SSLContext | None = None  # how an `https` endpoint is verified
+    # SHA-256 of the only trusted certificate, in hexadecimal; None: `tls` decides
+    fingerprint: str | None = None
+    redact: Callable[[str], str] = str  # removes the known secrets from answers of HTTP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """Facts about the cluster that do not change while the program runs."""
+
+    admin: RiakAdmin
+    version: str
+    members: tuple[NodeName, ...]  # the members that the first endpoint to answer listed
+
+
+class Contacts:
+    """Finds the cluster through its endpoints, once, and holds the HTTP port of each member. Thread-safe."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._lock = threading.Lock()
+        self._found: Contact | None = None
+        self._urls: dict[NodeName, str] = {}
+        self._known: set[NodeName] = set()
+
+    def find(self) -> Reading[Contact]:
+        """The contact. Endpoints are asked until one lists the members, then a member for its version."""
+        with self._lock:
+            if self._found is None:
+                found = self._look()
+                if isinstance(found, Unknown):
+                    return found
+                self._found = found
+            return self._found
+
+    def endpoints(self) -> dict[str, str | None]:
+        """The problem of each endpoint; None if it answers."""
+        return {
+            url: answer.reason if isinstance(answer, Unknown) else None
+            for url, answer in self._asked().items()
+        }
+
+    def address(self, node: NodeName) -> str:
+        """The address of a member's machine."""
+        return self._reach.address(node)
+
+    def http(self, node: NodeName) -> NodeHttp:
+        """The HTTP port of a member: its own endpoint, else the port of the first endpoint on its machine."""
+        if (url := self._urls.get(node)) is None:
+            first = urlsplit(self._reach.endpoints[0])
+            address = self._reach.address(node)
+            host = f"[{address}]" if ":" in address else address
+            url = f"{first.scheme}://{host}:{first.port}"
+            if url in self._urls.values():
+                # Nodes of one machine: this node was down when the endpoints were read.
+                self._asked()
+                url = self._urls.get(node, url)
+        return self._http(url)
+
+    def _http(self, url: str) -> NodeHttp:
+        reach = self._reach
+        return NodeHttp(url, tls=reach.tls, fingerprint=reach.fingerprint, redact=reach.redact)
+
+    def stats(self, node: NodeName) -> Reading[NodeStats]:
+        """The `/stats` of a member; Unknown if another node answers at its address."""
+        found = self.http(node).stats()
+        if isinstance(found, Unknown) or found.node == node:
+            return found
+        return Unknown(
+            reason=f"where {node} is looked for, {found.node} answers /stats: name both under `endpoints`"
+        )
+
+    def stranger(self, admin: RiakAdmin, node: NodeName) -> Unknown | None:
+        """Why a member may not run on its machine; None if the node there has reported the member's name.
+
+        The cluster file maps names to machines. If it is wrong, the run would stop another node than the
+        safety predicates allowed. A node that has reported its name is not asked again.
+        """
+        if node in self._known:
+            return None
+        found = admin.who_answers(node)
+        if isinstance(found, Unknown):
+            return found
+        if found != node:
+            return Unknown(reason=self._other(node, found))
+        self._known.add(node)
+        return None
+
+    def _other(self, node: NodeName, found: NodeName) -> str:
+        """The message that another node answers, with the key of the cluster file to correct."""
+        programs = self._reach.programs(node)
+        where = f"on the machine of {node} ({self.address(node)}) {found} answers"
+        if self._reach.machine(found) != self._reach.machine(node):
+            return f"{where}: correct `hosts.nodes` or `hosts.overrides` in the cluster file"
+        line, key = (programs.admin, "admin") if programs.admin else (programs.riak, "command")
+        own = f'{{"{node}": {{riak: {{{key}: COMMAND}}}}}}'
+        return (
+            f"{where} to `{' '.join(line)}`, and both nodes are there: give each its own command. Put"
+            f" {{node}}, {{name}} or {{host}} into `riak.{key}` of the cluster file, or add"
+            f" `hosts.overrides: {own}`"
+        )
+
+    def _asked(self) -> dict[str, Reading[NodeStats]]:
+        urls = self._reach.endpoints
+        with Daemons(max(1, len(urls)), "riak-endpoint") as pool:
+            answers = pool.map(lambda url: self._http(url).stats(), urls)
+            found = dict(zip(urls, answers, strict=True))
+        for url, stats in found.items():
+            if not isinstance(stats, Unknown):
+                # What was found first stays: a page that claims another node's name moves nobody.
+                self._urls.setdefault(stats.node, url.rstrip("/"))
+        return found
+
+    def _look(self) -> Reading[Contact]:
+        answers = self._asked()
+        answered = [stats for stats in answers.values() if not isinstance(stats, Unknown)]
+        if not answered:
+            wrong = {url: stats.reason for url, stats in answers.items() if isinstance(stats, Unknown)}
+            return Unknown(reason=reasons_by_place(wrong))
+        apart = _apart(answered)
+        if apart is not None:
+            return apart
+        members = tuple(sorted(frozenset[NodeName]().union(*(stats.members for stats in answered))))
+        reason = "no node of it was asked"
+        for stats in answered:
+            version = self._version(stats.node)
+            if isinstance(version, Unknown):
+                reason = version.reason
+                continue
+            dialect = dialect_of(version)
+            if dialect is None:
+                return Unknown(reason=f"{stats.node} is a Riak {version}, {unsupported(version)}")
+            return Contact(admin=self._admin(dialect), version=version, members=members)
+        return Unknown(reason=f"which version it is: {reason}")
+
+    def _version(self, node: NodeName) -> Reading[str]:
+        """Read the version, by the command of 3.x or that of earlier versions; each script has only one."""
+        commands = Commands(riak=self._reach.programs(node).riak, admin=())
+        reasons = []
+        for command, parse in ((commands.versions, parse_versions), (commands.version, parse_version)):
+            output = self._reach.runner.run(node, command)
+            if isinstance(output, Unknown):
+                return output
+            found = parse(output)
+            if not isinstance(found, Unknown):
+                return found
+            reasons.append(found.reason)
+        return Unknown(reason=f"asked on {node}: {'; '.join(reasons)}")
+
+    def _admin(self, dialect: RiakDialect) -> RiakAdmin:
+        def commands(node: NodeName) -> Commands:
+            programs = self._reach.programs(node)
+            return commands_for(dialect, riak=programs.riak, admin=programs.admin)
+
+        return RiakAdmin(runner=self._reach.runner, commands=commands, dialect=dialect)
+
+
+def _apart(answered: Sequence[NodeStats]) -> Unknown | None:
+    """Check that the endpoints are of one cluster, which has no name: each must list the others."""
+    for stats in answered:
+        strangers = sorted({other.node for other in answered} - stats.members)
+        if strangers:
+            return Unknown(
+                reason=f"{stats.node} does not call {', '.join(strangers)} a member, and `endpoints` names"
+                " both: they are not of one cluster"
+            )
+    return None
+
+
+def usable(members: Collection[NodeName], avoided: Collection[NodeName]) -> tuple[NodeName, ...]:
+    """Members in the order in which they are asked: those that go down or are down come last."""
+    return tuple(sorted(members, key=lambda node: (node in avoided, node)))

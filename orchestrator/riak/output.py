@@ -1,0 +1,188 @@
+"""The output of a command, and the check that it is complete. Pure.
+
+Rules for every parser of this package:
+
+1. Output that was cut (our own limit, a lost connection, too much output) is `Unknown`.
+2. From 3.2 on the last line is the return term. Without it the text is cut: `Unknown`.
+3. Before 3.2 there is no return term, so each parser requires the last thing that its command always prints.
+4. An unknown, repeated or misplaced line makes the whole reading `Unknown`.
+5. Wrapper scripts may print lines before the answer: `lines_of` leaves these out.
+6. Exit code 0 proves nothing: 3.2 returns 0 for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
+   and 3.2.1, called as root, returns 0 for everything. Any other exit code rules out a good reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.riak.dialect import RiakDialect
+
+T = TypeVar("T")
+
+_NODE_DOWN: Final = (
+    re.compile(r"Node '?(\S+?)'? (?:is )?not responding to pings\.?"),  # 3.x on stdout, 1.4 on stderr
+    re.compile(r"Node did not respond to ping!"),  # riak-admin of 1.4 to 2.9, and 3.0; on stderr
+    re.compile(r"Node is not running!"),  # riak-admin of 1.4
+)
+_TERM: Final = re.compile(r"ok|error|\{error,.+\}")
+_NOISE: Final = re.compile(
+    r"!!!!.*"  # the warning about `ulimit -n`
+    r"|Attempting to restart script through sudo .*"
+    r"|sudo: unable to resolve host .*"
+    r"|\S*sh: (?:line \d+: )?warning: setlocale: .*"
+    r"|(?:shell-init|sh: \d+): .*getcwd.*"
+)
+"""Lines that the start scripts, shells and sudo print before the output."""
+_LONGEST_SHOWN: Final = 100
+_LONGEST_REASON: Final = 500
+"""Reasons are shown and journalled at every reading; a node's output may be megabytes."""
+
+
+class MalformedOutput(Exception):  # noqa: N818  (says what the text is)
+    """The text is not the complete output of the command. The caller turns it into `Unknown`."""
+
+
+class Return(Enum):
+    """The return term of 3.2; NONE before 3.2."""
+
+    OK = "ok"
+    ERROR = "error"
+    NONE = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutput:
+    """A command's raw output, including blank lines and line ends."""
+
+    exit: int | None  # its exit code; None if it did not end by itself, or a part of the output was dropped
+    stdout: str
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """The output of a command, without the return term."""
+
+    lines: tuple[str, ...]  # without line ends; wrapped terms are joined to one line
+    returned: Return
+    exit: int
+
+    @property
+    def text(self) -> str:
+        """All lines as one text."""
+        return " ".join(line.strip() for line in self.lines if line.strip())
+
+    def must_be_ok(self) -> None:
+        """Refuse the output of a command that failed.
+
+        Raises:
+            Malformed: the exit code or the return term says so.
+        """
+        if self.exit != 0:
+            raise MalformedOutput(f"exit code {self.exit}")
+        if self.returned is Return.ERROR:
+            raise MalformedOutput("the return term is an error")
+
+
+def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
+    """Run a parser; if it fails, the result is `Unknown`, with what failed and why."""
+    try:
+        return parse()
+    except MalformedOutput as error:
+        why = str(error)
+        return Unknown(reason=f"{what}: {why[:_LONGEST_REASON]}{'…' if len(why) > _LONGEST_REASON else ''}")
+    except ValueError:  # Python converts no text of more than 4300 digits to a number
+        return Unknown(reason=f"{what}: it holds a number that is too long to be one")
+
+
+def said(output: CommandOutput, dialect: RiakDialect) -> Said:
+    """The lines of a `riak admin` command, after checks that they are complete.
+
+    Raises:
+        Malformed: the output was cut, or the node that ran the command is down.
+    """
+    if output.exit is None:
+        raise MalformedOutput("the command did not come to its end")
+    silent = node_down(output)
+    if silent is not None:
+        raise MalformedOutput(silent)
+    lines = lines_of(output.stdout)
+    at = next((at for at in reversed(range(len(lines))) if lines[at].strip()), None)
+    returned = Return.NONE
+    if at is not None and _TERM.fullmatch(lines[at].strip()):
+        returned = Return.OK if lines[at].strip() == Return.OK.value else Return.ERROR
+        lines = lines[:at]
+    elif dialect.returns_term:
+        raise MalformedOutput(f"cut: the return term is missing after {_last(lines)}")
+    if any(_TERM.fullmatch(line.strip()) for line in lines):
+        raise MalformedOutput("a return term is in the middle")
+    return Said(lines=tuple(unwrapped(lines)), returned=returned, exit=output.exit)
+
+
+def node_down(output: CommandOutput) -> str | None:
+    """Riak's own message that the node that ran the command is down; None without such a message.
+
+    Any line counts: such a line in the middle of an answer also makes it invalid.
+    """
+    for line in (*lines_of(output.stdout), *lines_of(output.stderr)):
+        if any(pattern.fullmatch(line.strip()) for pattern in _NODE_DOWN):
+            return line.strip()
+    return None
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines without line ends and trailing white space, and without the lines of wrapper scripts."""
+    lines = text.replace("\r", "").split("\n")
+    lines = [line.rstrip() for line in (lines[:-1] if lines[-1] == "" else lines)]
+    at = next((at for at, line in enumerate(lines) if not is_noise(line)), len(lines))
+    return lines[at:]
+
+
+def unwrapped(lines: Iterable[str]) -> list[str]:
+    """The same lines, with wrapped lists (an open bracket at the end of a line) joined again.
+
+    Riak wraps long lists after a comma. If a bracket is never closed, all further text is joined to one line,
+    and no parser accepts that line.
+    """
+    found: list[str] = []
+    held: list[str] = []
+    depth = 0
+    for line in lines:
+        held.append(line.strip() if held else line)
+        # Counted line by line: atoms are never wrapped, and a list may have as many lines as the ring.
+        depth += _open(line)
+        if depth <= 0:
+            found.append(" ".join(held))
+            held, depth = [], 0
+    return [*found, " ".join(held)] if held else found
+
+
+def shown(line: str) -> str:
+    """A line of another program's text, shortened for a message."""
+    line = line.strip()
+    return repr(line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…")
+
+
+def blank(line: str) -> bool:
+    """Whether a line is empty."""
+    return not line.strip()
+
+
+def is_noise(line: str) -> bool:
+    """Whether a line comes from a wrapper script, not from the command itself."""
+    return _NOISE.fullmatch(line) is not None
+
+
+def _open(line: str) -> int:
+    bare = re.sub(r"'[^']*'", "", line)
+    return sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
+
+
+def _last(lines: list[str]) -> str:
+    words = [line for line in lines if line.strip()]
+    return shown(words[-1]) if words else "nothing at all"

@@ -1,0 +1,220 @@
+"""Parse the commands about one node: ping, services, stop and start, version, Erlang VM."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import Final
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading
+from orchestrator.model.riak import ServiceWait
+from orchestrator.riak.output import (
+    CommandOutput,
+    MalformedOutput,
+    blank,
+    is_noise,
+    lines_of,
+    node_down,
+    reading,
+    shown,
+)
+from orchestrator.riak.terms import node_names
+
+PONG: Final = "pong"
+"""The line of `riak ping` if the node answers."""
+_STOPPED: Final = "ok"
+_RUNNING_ALREADY: Final = re.compile(r"Node is already running!")
+_STARTING: Final = re.compile(r"riak start is deprecated\b.*\bRiak starting \.\.")
+"""Of `riak start` from 3.0 on, before it does what `riak daemon` does (`start_message` in the source)."""
+_NOT_YET: Final = re.compile(r"[Rr]iak failed to start within \d+ seconds,")
+"""Of `riak start` before 3.0 (source). The node may still start: only a ping shows whether it runs."""
+_REFUSED: Final = (
+    re.compile(r"Usage: riak\b.*"),  # recorded on 3.2.1 for an unknown command
+    # From the source of 1.4 to 3.0, and of the programs that change the user:
+    re.compile(r"Error (?:reading|generating config)\b.*"),
+    re.compile(r"(?:vm|node)\.args needs to have .*"),
+    re.compile(r"sudo doesn't appear to be installed and your EUID isn't .*"),
+    re.compile(r"su: .*|runuser: .*|This account is currently not available\."),
+)
+"""Lines of `riak stop` and `riak start` that mean that nothing was stopped or started."""
+_PID: Final = re.compile(r"\d{1,10}")
+_VERSION: Final = re.compile(r"\*\s+(\S+)\s+permanent")
+_NUMBER: Final = re.compile(r"\d{1,4}\.\d{1,4}(?:[.-]?[0-9A-Za-z]{1,20}){0,4}")
+
+
+class Stop(Enum):
+    """The result that `riak stop` reports.
+
+    WAS_DOWN: the node did not answer. SILENT: no output, as from 3.2 if the node is down. After both, only a
+    ping shows whether the node runs.
+    """
+
+    STOPPED = auto()
+    WAS_DOWN = auto()
+    SILENT = auto()
+    REFUSED = auto()
+
+
+class StartReport(Enum):
+    """The result that `riak start` or `riak daemon` reports.
+
+    STARTED: the command succeeded, but the node may not run yet. NOT_YET: it stopped waiting for a node that
+    may still start.
+    """
+
+    STARTED = auto()
+    WAS_RUNNING = auto()
+    NOT_YET = auto()
+    REFUSED = auto()
+
+
+def parse_ping(output: CommandOutput) -> Reading[bool]:
+    """`riak ping`: whether the node answers. Even if it does, all its vnodes may be missing.
+
+    The text alone decides on False, with any exit code. Any other text is `Unknown`, and so is `pong` with an
+    exit code other than 0, or together with the line that the node is down.
+    """
+
+    def parse() -> bool:
+        lines = _own_lines(output)
+        if node_down(output) is not None and PONG not in lines:
+            return False
+        if output.exit == 0 and lines == [PONG]:
+            return True
+        raise MalformedOutput(_odd(output, f"neither {PONG} nor the word that the node is down"))
+
+    return reading("riak ping", parse)
+
+
+def parse_stop(output: CommandOutput) -> Reading[Stop]:
+    """`riak stop`, by its text. `ok` with an exit code other than 0 is `Unknown`."""
+
+    def parse() -> Stop:
+        lines = _own_lines(output)
+        if any(_is_refusal(line) for line in lines):
+            return Stop.REFUSED
+        if node_down(output) is not None and _STOPPED not in lines:
+            return Stop.WAS_DOWN
+        if not lines:
+            return Stop.SILENT
+        if output.exit == 0 and lines == [_STOPPED]:
+            return Stop.STOPPED
+        raise MalformedOutput(_odd(output, f"not {_STOPPED}"))
+
+    return reading("riak stop", parse)
+
+
+def parse_start(output: CommandOutput) -> Reading[StartReport]:
+    """`riak start` or `riak daemon`, by its text.
+
+    A successful start prints nothing, or that `riak start` is deprecated; with an exit code other than 0
+    that is `Unknown`.
+    """
+
+    def parse() -> StartReport:
+        lines = _own_lines(output)
+        if any(_RUNNING_ALREADY.fullmatch(line) for line in lines):
+            return StartReport.WAS_RUNNING
+        if any(_is_refusal(line) for line in lines):
+            return StartReport.REFUSED
+        if any(_NOT_YET.fullmatch(line) for line in lines):
+            return StartReport.NOT_YET
+        if output.exit == 0 and all(_STARTING.fullmatch(line) for line in lines):
+            return StartReport.STARTED
+        raise MalformedOutput(_odd(output, "no start that went well"))
+
+    return reading("riak start", parse)
+
+
+def parse_pid(output: CommandOutput) -> Reading[int]:
+    """`riak pid`: the pid of the Erlang VM."""
+
+    def parse() -> int:
+        if output.exit != 0 or not _PID.fullmatch(_text(output)):
+            raise MalformedOutput(node_down(output) or f"exit code {output.exit}, {shown(_text(output))}")
+        return int(_text(output))
+
+    return reading("riak pid", parse)
+
+
+def parse_version(output: CommandOutput) -> Reading[str]:
+    """`riak version` before 3.0: only the number. 3.x does not have this command."""
+
+    def parse() -> str:
+        if output.exit != 0 or not _NUMBER.fullmatch(_text(output)):
+            raise MalformedOutput(f"{shown(_text(output))} is no version")
+        return _text(output)
+
+    return reading("riak version", parse)
+
+
+def parse_versions(output: CommandOutput) -> Reading[str]:
+    """`riak versions` of 3.x: the permanently installed release."""
+
+    def parse() -> str:
+        found = [match[1] for line in lines_of(output.stdout) if (match := _VERSION.fullmatch(line))]
+        if output.exit != 0 or len(found) != 1:
+            raise MalformedOutput(f"not exactly one version is permanent: {shown(_text(output))}")
+        return found[0]
+
+    return reading("riak versions", parse)
+
+
+def parse_watched_nodes(output: CommandOutput) -> Reading[tuple[NodeName, ...]]:
+    """`riak rpc riak_core_node_watcher nodes [riak_kv]` of 3.x: nodes on which the service is up."""
+
+    def parse() -> tuple[NodeName, ...]:
+        if output.exit != 0:
+            raise MalformedOutput(f"exit {output.exit}: {shown(_text(output))}")
+        return node_names(" ".join(lines_of(output.stdout)))
+
+    return reading("riak_core_node_watcher nodes", parse)
+
+
+def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[ServiceWait]:
+    """`wait-for-service`, which prints a line every few seconds and may never end.
+
+    Our own time limit ends it, so cut output is an answer here: not up yet, with any exit code (the packaged
+    script exits 0 when sudo ends its command). The service is up only if the command ended by itself and its
+    last line says so.
+    """
+    up = f"{service} is up"
+    waits = f"{service} is not up: "
+
+    def parse() -> ServiceWait:
+        lines = [line.strip() for line in lines_of(output.stdout) if not blank(line)]
+        if not lines:
+            raise MalformedOutput("it said nothing")
+        if output.exit == 0 and lines[-1] == up and all(line.startswith(waits) for line in lines[:-1]):
+            return ServiceWait(service=service, up=True, last=lines[-1])
+        if all(line.startswith(waits) for line in lines):
+            return ServiceWait(service=service, up=False, last=lines[-1].removeprefix(waits))
+        raise MalformedOutput(f"neither up nor waiting: {shown(lines[-1])}")
+
+    return reading("wait-for-service", parse)
+
+
+def _text(output: CommandOutput) -> str:
+    return " ".join(line.strip() for line in lines_of(output.stdout) if not blank(line))
+
+
+def _own_lines(output: CommandOutput) -> list[str]:
+    """The output of `riak` itself, from both streams, without blank lines.
+
+    Raises:
+        Malformed: the command did not end by itself.
+    """
+    if output.exit is None:
+        raise MalformedOutput("the command did not come to its end")
+    lines = (*lines_of(output.stdout), *lines_of(output.stderr))
+    return [line.strip() for line in lines if not blank(line) and not is_noise(line)]
+
+
+def _is_refusal(line: str) -> bool:
+    return any(pattern.fullmatch(line) for pattern in _REFUSED)
+
+
+def _odd(output: CommandOutput, what: str) -> str:
+    said = " ".join(_own_lines(output))
+    return f"{what}: exit code {output.exit}, {shown(said) if said else 'no output'}"

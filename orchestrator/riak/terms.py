@@ -1,0 +1,178 @@
+"""Erlang terms as Riak prints them: atoms, numbers, lists, tuples. Wrapped lines are white space.
+
+Only the types in these outputs: no maps, no funs, no process ids, no binaries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NewType, TypeAlias
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.riak.output import MalformedOutput
+from orchestrator.untrusted import UntrustedValue, address, shortened
+
+Atom = NewType("Atom", str)
+"""An atom without its quotes."""
+
+Term: TypeAlias = "int | float | Atom | list[Term] | tuple[Term, ...]"
+
+_DEEPEST: Final = 20
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+      (?P<quoted>'(?:[^'\\\n]|\\[^\n])*')
+    | (?P<number>-?\d+(?:\.\d+)?(?![\w@.]))
+    | (?P<atom>[a-z][\w@]*)
+    | (?P<mark>[\[\]{},])
+    )""",
+    re.VERBOSE,
+)
+_NAME: Final = re.compile(r"\w[\w.-]*", re.ASCII)
+"""No character with a meaning in a shell: names go into commands and paths again."""
+_LONGEST_NUMBER: Final = 60
+"""An index has at most 49 digits."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    tokens: list[tuple[str, str]]
+    at: int = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.at][1] if self.at < len(self.tokens) else ""
+
+    def take(self) -> tuple[str, str]:
+        if self.at >= len(self.tokens):
+            raise MalformedOutput("a term ends too soon")
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def term(self, depth: int) -> Term:
+        if depth > _DEEPEST:
+            raise MalformedOutput("a term is too deep")
+        kind, text = self.take()
+        if kind == "quoted":
+            return Atom(re.sub(r"\\(.)", r"\1", text[1:-1]))
+        if kind == "atom":
+            return Atom(text)
+        if kind == "number":
+            return float(text) if "." in text else int(text)
+        if text == "[":
+            return self.items("]", depth)
+        if text == "{":
+            return tuple(self.items("}", depth))
+        raise MalformedOutput(f"a term has {text!r} where a value should be")
+
+    def items(self, end: str, depth: int) -> list[Term]:
+        found: list[Term] = []
+        if self.peek() == end:
+            self.take()
+            return found
+        while True:
+            found.append(self.term(depth + 1))
+            _, mark = self.take()
+            if mark == end:
+                return found
+            if mark != ",":
+                raise MalformedOutput(f"a term has {mark!r} where a comma should be")
+
+
+def parse_term(text: str) -> Term:
+    """One complete term.
+
+    Raises:
+        Malformed: it is not a term, is cut, or more text follows.
+    """
+    tokens: list[tuple[str, str]] = []
+    at, rest = 0, text.rstrip()
+    while at < len(rest):
+        found = _TOKEN.match(rest, at)
+        if found is None or found.lastgroup is None:
+            raise MalformedOutput(f"{rest[at : at + 30]!r} is no part of an Erlang term")
+        if found.lastgroup == "number" and len(found[found.lastgroup]) > _LONGEST_NUMBER:
+            raise MalformedOutput("a number is too long")
+        tokens.append((found.lastgroup, found[found.lastgroup]))
+        at = found.end()
+    reader = _Reader(tokens)
+    term = reader.term(0)
+    if reader.peek():
+        raise MalformedOutput(f"{reader.peek()!r} follows a term")
+    return term
+
+
+def node_name(text: object) -> NodeName:
+    """A node's name, `name@host`.
+
+    Raises:
+        Malformed: it is not a name; a name that was wrapped in the middle has a blank in it.
+    """
+    if not isinstance(text, str):
+        raise MalformedOutput(f"{text!r} is no node name")
+    name, _, host = text.partition("@")
+    try:
+        address(host)
+    except UntrustedValue as error:
+        raise MalformedOutput(f"{shortened(text)} is no node name: {error}") from None
+    if not _NAME.fullmatch(name):
+        raise MalformedOutput(f"{shortened(text)} is no node name")
+    return NodeName(text)
+
+
+def printed_node(text: str) -> NodeName:
+    """A node's name, quoted as an atom or bare, depending on the version.
+
+    Raises:
+        Malformed: it has neither form.
+    """
+    text = text.strip()
+    return node_name(text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text)
+
+
+def node_names(text: str) -> tuple[NodeName, ...]:
+    """A list of nodes, each once.
+
+    Raises:
+        Malformed: it is not a list of nodes, or a name occurs twice.
+    """
+    names = tuple(node_name(each) for each in _list(text))
+    if len(set(names)) != len(names):
+        raise MalformedOutput("a node is listed twice")
+    return names
+
+
+def atoms(text: str) -> tuple[str, ...]:
+    """A list of atoms.
+
+    Raises:
+        Malformed: it is another term.
+    """
+    found = _list(text)
+    if not all(isinstance(each, str) for each in found):
+        raise MalformedOutput(f"{text.strip()[:60]!r} is no list of atoms")
+    return tuple(str(each) for each in found)
+
+
+def counts_by_node(text: str) -> dict[NodeName, int]:
+    """A list of `{node, count}`, each node once.
+
+    Raises:
+        Malformed: it is another term.
+    """
+    found: dict[NodeName, int] = {}
+    for each in _list(text):
+        if not (isinstance(each, tuple) and len(each) == 2 and isinstance(each[1], int)):  # noqa: PLR2004  (a pair)
+            raise MalformedOutput(f"{each!r} is no node with a number")
+        name = node_name(each[0])
+        if name in found:
+            raise MalformedOutput(f"{name} is listed twice")
+        found[name] = each[1]
+    return found
+
+
+def _list(text: str) -> Sequence[Term]:
+    term = parse_term(text)
+    if not isinstance(term, list):
+        raise MalformedOutput(f"{text.strip()[:60]!r} is no list")
+    return term

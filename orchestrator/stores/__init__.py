@@ -1,1 +1,0 @@
-"""Reading and commanding each kind of cluster."""

@@ -1,0 +1,353 @@
+"""Whether the next boot sets a node's values: a fact about script and unit, and the changes. Pure.
+
+No file of another program is read for it: the script runs after them all.
+"""
+# The texts are in `boot_files`; what earlier versions wrote in its place is in `old_ways`.
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from orchestrator.model.host import HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import (
+    BOOT,
+    Change,
+    FileChange,
+    Reload,
+    ServiceChange,
+    ServiceMode,
+    TunableState,
+    TuningProfile,
+    Verdict,
+    subject_of,
+)
+from orchestrator.tuning import old_ways
+from orchestrator.tuning.boot_files import (
+    INIT,
+    INIT_TEXT,
+    NAME,
+    OURS,
+    PARTS,
+    PATH_NAME,
+    PATH_UNIT,
+    PATH_UNIT_TEXT,
+    SCRIPT,
+    SERVICE_UNIT,
+    UNIT,
+    order_text,
+    part_path,
+    part_text,
+    script_text,
+)
+
+FILES: Final = (
+    *(SCRIPT, PARTS, UNIT, PATH_UNIT, INIT, f"{UNIT}.d/*.conf"),
+    *(*old_ways.FILES, *old_ways.SHARED, old_ways.ACTIVE),
+)
+"""What is read of every host."""
+SERVICES: Final = (NAME, PATH_NAME)
+SET_BY_US: Final = "set by orchestrate's unit, enabled"
+NOT_SET: Final = "not set by orchestrate"
+_OFF: Final = ServiceMode(running=False, enabled=False)
+_ENABLED: Final = ServiceMode(running=False, enabled=True)
+_SHARED: Final = (SCRIPT, UNIT, PATH_UNIT, INIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootPlace:
+    """Where a node's values for the next boot are."""
+
+    part: str  # name of the node's part
+    root: str = ""  # a folder used in place of `/`
+    # subjects that the cluster's ledger still has of the node. What an earlier version wrote carries no
+    # cluster: it is removed if it is among them, and belongs to another cluster if not.
+    owed: frozenset[str] = frozenset()
+
+
+def lines_at_boot(facts: HostFacts, place: BootPlace) -> tuple[str, ...]:
+    """The lines of the node's part that the next boot runs; none if the script does not run."""
+    part, script = facts.text(part_path(place.part)), facts.text(SCRIPT)
+    service = facts.services.get(NAME)
+    runs = isinstance(service, ServiceFacts) and service.enabled and isinstance(script, str)
+    return tuple(part.splitlines()) if runs and isinstance(part, str) else ()
+
+
+def _words(line: str) -> list[str]:
+    """The words of a part's line; empty if a person has edited it to something that is none."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return []
+
+
+def lines_of_part(facts: HostFacts, place: BootPlace) -> list[str]:
+    """The lines of the node's part as it is on the host, without comments."""
+    text = facts.text(part_path(place.part))
+    lines = text.splitlines() if isinstance(text, str) else []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def later_part(facts: HostFacts, place: BootPlace, line: str) -> str:
+    """The part of another node that runs after this one and sets another value; empty without one.
+
+    The script runs the parts in the order of their names, and the last value stays. Lines of `at_least`
+    agree, and lines of `disks` are left out: two nodes may have different disks.
+    """
+    words = shlex.split(line)
+    if words[0] not in {"parameter", "huge_pages"}:
+        return ""
+    ours = part_path(place.part)
+    for path in reversed(other_parts(facts, {ours})):
+        text = facts.text(path)
+        lines = text.splitlines() if isinstance(text, str) and path > ours else []
+        if any(one.split()[:2] == words[:2] and one != line for one in lines):
+            return path
+    return ""
+
+
+def data_moved(facts: HostFacts, place: BootPlace) -> str:
+    """Why a data path is not the data now: it was on another file system when the part was written."""
+    if isinstance(facts.mounts, Unknown):
+        return ""
+    data = [words for line in lines_of_part(facts, place) if (words := _words(line))[:1] == ["data"]]
+    recorded = {words[1]: words[2] for words in data if words[2:]}
+    for path, point in facts.mounts.items():
+        if recorded.get(path, point) != point:
+            return (
+                f"{path} is on the file system of {point}; it was on that of {recorded[path]} when it was"
+                " tuned. Is it mounted? If it has moved for good, revert its tuning and apply it again"
+            )
+    return ""
+
+
+def state(
+    facts: HostFacts, profile: TuningProfile, place: BootPlace, lines: Sequence[str]
+) -> TunableState | None:
+    """The state of the next boot, with the changes that make it right; None if there is none.
+
+    Args:
+        facts: of the host.
+        profile: the wanted settings.
+        place: of the node's part.
+        lines: of the tunables that the host has.
+    """
+    wanted = wanted_part(facts, profile, place, lines)
+    path, found = part_path(place.part), tuple(old_ways.removals(facts))
+    old = tuple(one for one in found if subject_of(one) in place.owed)
+    if not wanted and not old and facts.text(path) is None:
+        return None
+    disks = _disks_unknown(facts, place, lines) if wanted else ""
+    files, modes = _files(facts, place, wanted, disks), _modes(facts)
+    why, changes = _unreadable(facts, (path, *files), modes), tuple[Change, ...]()
+    if not why:
+        why = disks
+        made = _install(facts, files, modes) if wanted else _remove(facts, place)
+        changes = (*made, *(() if why else old))
+    aim = SET_BY_US if wanted else NOT_SET
+    theirs = ", ".join(dict.fromkeys(subject_of(one) for one in found if one not in old))
+    replaced = ", ".join(map(subject_of, old))
+    others = [line for line in lines_of_part(facts, place) if line not in wanted.get(path, "").splitlines()]
+    details = (
+        why,
+        f"replaces what an earlier version wrote: {replaced}" if old else "",
+        f"leaves what an earlier version wrote from elsewhere: {theirs}" if theirs else "",
+        f"replaces in {path}: {', '.join(others)}" if wanted and others else "",
+        _differing(facts, files, modes, path, named=bool(others)) if wanted and changes else "",
+        "" if wanted or not changes else f"removes {path}: the profile does not persist",
+    )
+    return TunableState(
+        tunable=BOOT,
+        wanted=aim,
+        running="",
+        at_boot=aim if not changes and not why else NOT_SET if wanted else SET_BY_US,
+        verdict=Verdict.DRIFT if changes else Verdict.UNKNOWN if why else Verdict.OK,
+        detail="; ".join(filter(None, details)),
+        changes=changes,
+        on_failure=profile.on_failure(BOOT),
+    )
+
+
+def _disks_unknown(facts: HostFacts, place: BootPlace, lines: Sequence[str]) -> str:
+    """Why the lines of the disks cannot be made right; the other lines can."""
+    if not any(line.startswith("disks ") for line in lines):
+        return ""
+    if isinstance(facts.mounts, Unknown):
+        return f"where the data is mounted: {facts.mounts.reason}"
+    return data_moved(facts, place)
+
+
+def wanted_part(
+    facts: HostFacts, profile: TuningProfile, place: BootPlace, lines: Sequence[str]
+) -> Mapping[str, str]:
+    """The text of the node's part, by its path; empty if nothing has to last.
+
+    If the disks are unknown, the part keeps its lines of them.
+    """
+    if not profile.persist or not lines:
+        return {}
+    kept = list[str]()
+    mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
+    if _disks_unknown(facts, place, lines):
+        mounts, lines = {}, [line for line in lines if not line.startswith("disks ")]
+        kept = [line for line in lines_of_part(facts, place) if line.startswith(("data ", "disks "))]
+    text = part_text(facts.unit, lines, mounts, _kinds(facts, profile))
+    return {part_path(place.part): text + "".join(f"{line}\n" for line in kept)}
+
+
+def _files(
+    facts: HostFacts, place: BootPlace, part: Mapping[str, str], disks: str
+) -> Mapping[str, tuple[str, Reload]]:
+    """Texts of all files of the next boot, the part included, by path; `disks`: why they are unknown."""
+    mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
+    files = {path: (text, Reload.NONE) for path, text in part.items()}
+    files[SCRIPT] = (script_text(place.root), Reload.NONE)
+    if facts.init is not InitSystem.SYSTEMD:
+        return {**files, INIT: (INIT_TEXT, Reload.INIT)}
+    files[UNIT] = (SERVICE_UNIT, Reload.SYSTEMD)
+    files[PATH_UNIT] = (PATH_UNIT_TEXT, Reload.SYSTEMD)
+    if facts.unit and not (disks and facts.text(_order_path(place))):
+        files[_order_path(place)] = (order_text(facts.unit, mounts), Reload.SYSTEMD)
+    return files
+
+
+def _differing(
+    facts: HostFacts,
+    files: Mapping[str, tuple[str, Reload]],
+    modes: Mapping[str, ServiceMode],
+    part: str,
+    *,
+    named: bool,
+) -> str:
+    """What of an installed boot script is not as this version writes it; empty before the first time.
+
+    Args:
+        facts: of the host.
+        files: wanted texts, by path.
+        modes: wanted modes of the units.
+        part: path of the node's part.
+        named: whether the part is named already.
+    """
+    if facts.text(part) is None:
+        return ""
+    edited = [path for path, (text, _) in files.items() if facts.text(path) not in {text, None}]
+    edited = [path for path in edited if not (named and path == part)]
+    missing = [path for path in files if facts.text(path) is None]
+    off = [name for name, mode in modes.items() if not _has(facts, name, mode)]
+    said = {"missing": missing, "edited, or of another version": edited, "off": off}
+    return "; ".join(f"{words}: {', '.join(names)}" for words, names in said.items() if names)
+
+
+def _order_path(place: BootPlace) -> str:
+    return f"{UNIT}.d/{place.part}.conf"
+
+
+def _modes(facts: HostFacts) -> Mapping[str, ServiceMode]:
+    if facts.init is not InitSystem.SYSTEMD:
+        return {NAME: _ENABLED}
+    return {NAME: _ENABLED, PATH_NAME: ServiceMode(running=True, enabled=True)}
+
+
+def _unreadable(facts: HostFacts, files: Collection[str], modes: Collection[str]) -> str:
+    """Why the next boot cannot be made right, or is unknown; empty if it can."""
+    if facts.init is InitSystem.OTHER:
+        return "neither systemd nor init scripts start this host: nothing is written for its next boot"
+    found = (*map(facts.exact, files), facts.text(PARTS), *(facts.services.get(name) for name in modes))
+    return next((one.reason for one in found if isinstance(one, Unknown)), "")
+
+
+def _install(
+    facts: HostFacts, files: Mapping[str, tuple[str, Reload]], modes: Mapping[str, ServiceMode]
+) -> Iterator[Change]:
+    off = [(name, mode) for name, mode in modes.items() if not _has(facts, name, mode)]
+    if not off and all(facts.text(path) == text for path, (text, _) in files.items()):
+        return
+    for path, (text, reload) in files.items():
+        before = facts.exact(path)
+        if isinstance(before, Unknown):
+            raise TypeError(before.reason)  # `_unreadable` has looked
+        if path in _SHARED and before is not None and OURS in before:
+            # Of another cluster's node, or of another version: before this program there was no such file.
+            yield FileChange(path=path, found=None, wanted=before, reload=reload)
+        if before != text:
+            yield FileChange(path=path, found=before, wanted=text, reload=reload)
+    if facts.init is InitSystem.SYSTEMD:
+        off = list(modes.items())
+    elif facts.text(INIT) != INIT_TEXT:
+        return  # `chkconfig --add` enables it; what a person switched off is enabled by `chkconfig on`
+    for name, mode in off:
+        yield ServiceChange(service=name, found=_OFF, wanted=mode)
+
+
+def _remove(facts: HostFacts, place: BootPlace) -> Iterator[Change]:
+    """Without a part that no longer has to last; with the last part, without all that they share.
+
+    The part itself is removed last: while it is there, a removal that was killed is completed.
+    """
+    part = part_path(place.part)
+    shared = () if other_parts(facts, {part}) else _SHARED
+    for name in reversed(SERVICES if shared else ()):
+        found = facts.services.get(name)
+        if isinstance(found, ServiceFacts) and (found.enabled or (found.running and name == PATH_NAME)):
+            mode = ServiceMode(running=found.running, enabled=found.enabled)
+            yield ServiceChange(service=name, found=mode, wanted=_OFF)
+    for path in (_order_path(place), *reversed(shared), part):
+        text = facts.exact(path)
+        if isinstance(text, str):
+            reload = (
+                Reload.INIT if path == INIT else Reload.NONE if path in {SCRIPT, part} else Reload.SYSTEMD
+            )
+            yield FileChange(path=path, found=text, wanted=None, reload=reload)
+
+
+def _has(facts: HostFacts, name: str, mode: ServiceMode) -> bool:
+    """Whether a service is enabled, and runs if it has to; our unit may also run just now."""
+    found = facts.services.get(name)
+    return isinstance(found, ServiceFacts) and found.enabled and (found.running or not mode.running)
+
+
+def _kinds(facts: HostFacts, profile: TuningProfile) -> Mapping[str, str]:
+    """The kind of the disks of each data path, where the profile says one kind for all of them."""
+    if isinstance(facts.devices, Unknown):
+        return {}
+    kinds: dict[str, str] = {}
+    for path in facts.data_paths:
+        said = {
+            profile.devices.get(one.name, "")
+            for one in facts.devices
+            if one.is_disk and path in one.data_paths
+        }
+        if len(said) == 1 and "" not in said:
+            kinds[path] = said.pop()
+    return kinds
+
+
+def is_shared(change: Change) -> bool:
+    """Whether a change is of what all parts of a host share: it stays while another part is there."""
+    match change:
+        case FileChange(path=path):
+            return path in _SHARED
+        case ServiceChange(service=service):
+            return service in SERVICES
+        case _:
+            return False
+
+
+def is_part(change: Change) -> bool:
+    """Whether a change is of a node's part."""
+    return isinstance(change, FileChange) and fnmatchcase(change.path, PARTS)
+
+
+def is_of_boot(change: Change) -> bool:
+    """Whether a change is of the next boot: of its script, its units, or a part."""
+    drop_in = isinstance(change, FileChange) and change.path.startswith(f"{UNIT}.d/")
+    return drop_in or is_shared(change) or is_part(change)
+
+
+def other_parts(facts: HostFacts, ours: Collection[str]) -> tuple[str, ...]:
+    """Parts on the host other than these."""
+    return tuple(sorted(path for path in facts.files if fnmatchcase(path, PARTS) and path not in ours))

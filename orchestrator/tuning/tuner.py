@@ -1,0 +1,189 @@
+"""The host port with tuning: reads hosts against a profile, and makes the changes of one tunable on one host.
+
+Results of `perform`: `Done`: every change is made and read back. `Refused`: certainly nothing was altered.
+`InDoubt`: a part was made, or it does not read as written, or its end is unknown; a new reading is needed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final, TypeAlias, assert_never, cast
+
+from orchestrator.hosts import sudo
+from orchestrator.hosts.connection import CommandResult, HostConnection, Lost, Unreachable
+from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.outcomes import redacted, said
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.readings import ask, read_hosts, unread
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.action import ActionResult, Done, HostAction, InDoubt, Refused, TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.host import HostFacts
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.redact import Redactor, beginning_of
+from orchestrator.tuning import old_ways
+from orchestrator.tuning.boot import BootPlace
+from orchestrator.tuning.boot_files import part_name
+from orchestrator.tuning.change_shell import TURN_SECONDS
+from orchestrator.tuning.facts import read_facts
+from orchestrator.tuning.facts_script import ANSWER_BYTES, facts_script
+from orchestrator.tuning.tunables import registry
+from orchestrator.tuning.tunables.registry import TUNABLES
+from orchestrator.tuning.tunables.tunable import FactReads, Tunable
+from orchestrator.tuning.tuning_script import describe_changes, read_outcome, tuning_script
+
+TUNE_SECONDS: Final = 180.0
+"""For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""
+
+Way: TypeAlias = Callable[[NodeName], tuple[HostSettings, HostConnection] | Unreachable]
+"""Finds a node's settings and connection."""
+
+
+class TunableHosts(Hosts):
+    """`HostPort` over the machines of a cluster's nodes: `Hosts`, and the tuning of them.
+
+    A `TuneHost` is made and read back before `perform` returns.
+
+    Args:
+        settings: as of `Hosts`, and so are `redact`, `connections` and `now`.
+        owed: the subjects that the ledger of tuning still has of a node.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[NodeName, HostSettings],
+        *,
+        redact: Redactor | None = None,
+        connections: Connections | None = None,
+        owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
+        now: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        super().__init__(settings, redact=redact, connections=connections, now=now)
+        self._tuner = Tuner(
+            self._connection,
+            self._redact,
+            as_root=self._as_root,
+            owed=owed,
+            learn=self._learned.learn_password,
+        )
+
+    def tuning(
+        self, nodes: Collection[NodeName], profile: TuningProfile
+    ) -> Mapping[NodeName, Reading[HostTuning]]:
+        """Read each node's host against a profile, in parallel, one round trip a host; without sudo."""
+        return self._tuner.read(nodes, profile, self._bound(nodes))
+
+    def facts(self, reads: Mapping[NodeName, FactReads]) -> Mapping[NodeName, Reading[HostFacts]]:
+        """Read the requested facts of each node's host, in parallel, one round trip a host; without sudo."""
+        return self._tuner.facts(reads, self._bound(reads))
+
+    def perform(self, action: HostAction) -> ActionResult:
+        """Perform an action; see the docstrings of this module and of `hosts.port` for the results."""
+        if isinstance(action, TuneHost):
+            return self._performed(partial(self._tuner.perform, action))
+        return super().perform(action)
+
+    def describe(self, action: HostAction) -> str:
+        """The exact command line, of tuning one per change; free of secrets."""
+        if isinstance(action, TuneHost):
+            return self._described(action.node, partial(describe_changes, changes=action.changes))
+        return super().describe(action)
+
+
+class Tuner:
+    """Tuning over the connections of a host port. Thread-safe.
+
+    Args:
+        way: finds settings and connection of a node.
+        redact: removes secrets from the hosts' output.
+        tunables: by name.
+        as_root: like `way`, with `sudo: auto` resolved; None = `way` itself.
+        owed: the subjects that the cluster's ledger still has of a node.
+        learn: `Learned.learn_password`.
+    """
+
+    def __init__(
+        self,
+        way: Way,
+        redact: Redactor,
+        tunables: Mapping[str, Tunable] = TUNABLES,
+        *,
+        as_root: Way | None = None,
+        owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
+        learn: Callable[..., None] = lambda *_args, **_named: None,
+    ) -> None:
+        self._way, self._redact, self._tunables = way, redact, tunables
+        self._as_root = as_root or way
+        self._owed, self._learn = owed, learn
+        self._lock = threading.Lock()
+        self._turns: dict[tuple[object, ...], threading.Lock] = {}
+
+    def read(
+        self, nodes: Collection[NodeName], profile: TuningProfile, bound: Seconds
+    ) -> Mapping[NodeName, Reading[HostTuning]]:
+        """Read every node's host, in parallel, one round trip each; a host later than `bound` is unknown."""
+        work = {node: partial(self._read, node, profile) for node in nodes}
+        return read_hosts(work, self._redact, timeout=bound)
+
+    def facts(
+        self, reads: Mapping[NodeName, FactReads], bound: Seconds
+    ) -> Mapping[NodeName, Reading[HostFacts]]:
+        """Read the requested facts and the general facts of every node's host; the limit is as in `read`."""
+        work = {node: partial(self._facts, node, (asked,)) for node, asked in reads.items()}
+        return read_hosts(work, self._redact, timeout=bound)
+
+    def perform(self, action: TuneHost) -> ActionResult:
+        """Make the changes of one tunable. On one machine, one action runs after another."""
+        found = self._as_root(action.node)
+        if isinstance(found, Unreachable):
+            reason = f"{action.tunable}: {found.reason}"
+            return Refused(reason=self._redact(reason), passes=found.passes)
+        settings, connection = found
+        line, stdin = tuning_script(settings, action.changes), sudo.stdin(settings)
+        limit = max(settings.limits.command, TUNE_SECONDS) + TURN_SECONDS
+        with self._turn(settings):
+            outcome = connection.run(line, timeout=limit, stdin=stdin)
+        match outcome:
+            case Unreachable(reason=reason, passes=passes):
+                return Refused(reason=self._redact(f"{action.tunable}: {reason}"), passes=passes)
+            case Lost(reason=reason):
+                return InDoubt(reason=self._redact(f"{action.tunable}: {reason}"))
+            case CommandResult():
+                result = read_outcome(settings, action, outcome)
+                self._learn(settings, stdin, said(outcome), taken=isinstance(result, Done))
+                return redacted(result, self._redact)
+            case _:
+                assert_never(outcome)
+
+    def _turn(self, settings: HostSettings) -> threading.Lock:
+        """The lock of a machine: two nodes there share the kernel and the files."""
+        machine = (settings.connect, settings.address, settings.port, settings.root)
+        with self._lock:
+            return self._turns.setdefault(machine, threading.Lock())
+
+    def _read(self, node: NodeName, profile: TuningProfile) -> Reading[HostTuning]:
+        facts = self._facts(node, registry.reads(profile, self._tunables))
+        if isinstance(facts, Unknown):
+            return facts
+        settings, _ = cast("tuple[HostSettings, HostConnection]", self._way(node))
+        owed = frozenset(self._owed(node) if any(old_ways.removals(facts)) else ())
+        place = BootPlace(part=part_name(settings.cluster, node), root=settings.root, owed=owed)
+        return registry.compare(facts, profile, place, tunables=self._tunables, redact=self._redact)
+
+    def _facts(self, node: NodeName, reads: tuple[FactReads, ...]) -> Reading[HostFacts]:
+        found = self._way(node)
+        if isinstance(found, Unreachable):
+            return unread(node, found, self._redact)
+        settings, connection = found
+        outcome = ask(connection, settings, facts_script(settings, reads), keep=ANSWER_BYTES)
+        if not isinstance(outcome, CommandResult):
+            return unread(node, outcome, self._redact)
+        facts = read_facts(outcome.stdout, settings, reads)
+        if isinstance(facts, Unknown):
+            said = f" ({beginning_of(outcome.stderr.strip(), 300)})" if outcome.stderr.strip() else ""
+            return Unknown(reason=self._redact(f"host of {node}: {facts.reason}{said}"))
+        return facts

@@ -1,0 +1,219 @@
+"""Answers of real clusters: `tests/data/elasticsearch/VERSION/MOMENT.KIND.json`, and of older generations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from orchestrator.elasticsearch import before_one, calls
+from orchestrator.elasticsearch.access import RequestLimits
+from orchestrator.elasticsearch.connection import parse_server
+from orchestrator.elasticsearch.dialect import Dialect, family_of
+from orchestrator.elasticsearch.file_values import file_values
+from orchestrator.elasticsearch.parse import (
+    parse_health,
+    parse_merge_pools,
+    parse_recoveries,
+    parse_settings,
+    parse_snapshots,
+    parse_tasks,
+)
+from orchestrator.elasticsearch.parse_bulk import parse_bulk_index, parse_bulk_state
+from orchestrator.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
+from orchestrator.elasticsearch.parse_disks import parse_disks
+from orchestrator.elasticsearch.parse_merges import parse_merges
+from orchestrator.elasticsearch.parse_nodes import Life, parse_lives, parse_members, process_of
+from orchestrator.elasticsearch.request import HttpRequest
+from orchestrator.elasticsearch.resolve import parse_names, parse_resolution
+from orchestrator.model.observation import ClusterView, SettingsView
+from orchestrator.model.reading import Reading, Unknown
+from tests.fakes.plain import lines
+from tests.unit.clusters.cases import known
+
+DATA = Path(__file__).parents[2] / "data"
+NEW = sorted(folder.name for folder in (DATA / "elasticsearch").iterdir())
+OLD = sorted(folder.name for folder in (DATA / "elasticsearch-old").iterdir())
+READ_AS = DATA / "elasticsearch-read"
+BULK = ("9.1.0", "8.19.0", "opensearch-2.19.0")
+"""The versions of which loaded indices were recorded."""
+
+
+def dialect_of(version: str) -> Dialect:
+    found = family_of(product_of(version), version.rpartition("-")[2])
+    assert found is not None
+    return found
+
+
+def product_of(version: str) -> str:
+    return version.rpartition("-")[0] or "elasticsearch"
+
+
+@cache
+def _text(version: str, name: str) -> str:
+    folder = "elasticsearch" if version in NEW else "elasticsearch-old"
+    return (DATA / folder / version / f"{name}.json").read_text()
+
+
+def raw(version: str, name: str) -> Any:
+    """The body of an answer, a copy for each caller."""
+    return json.loads(_text(version, name))["body"]
+
+
+def body(version: str, name: str) -> Any:
+    """The answer as it is read: that of 0.90 in the form of later versions."""
+    answer, dialect = raw(version, name), dialect_of(version)
+    asked: dict[str, HttpRequest] = {
+        "state": calls.state(dialect, RequestLimits(), with_snapshots=False),
+        "lives": calls.lives(["x"], dialect),
+    }
+    reshape = asked[name].reshape if name in asked else None
+    if name == "recoveries" and dialect.recovery_call == "_status":
+        names = {node_id: node["name"] for node_id, node in body(version, "state")["nodes"].items()}
+        return before_one.recoveries(answer, names)
+    return answer if reshape is None else reshape(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A cluster at one moment: `settled`, `down`, …; the older generations have one, without a name."""
+
+    version: str
+    name: str = ""
+
+    def body(self, kind: str) -> Any:
+        return body(self.version, f"{self.name}.{kind}" if self.name else kind)
+
+    def lives(self) -> dict[str, Life]:
+        nodes = self.body("state")["nodes"]
+        read = parse_lives(self.body("lives"), roles_listed=dialect_of(self.version).roles_in_nodes)
+        return {process_of(node_id, nodes[node_id]): life for node_id, life in read.items()}
+
+    def parsed(self, state: Any, lives: dict[str, Life] | None = None) -> Reading[ClusterView]:
+        """Another state of this cluster, read."""
+        known = self.lives() if lives is None else lives
+        dialect = dialect_of(self.version)
+        return parse_cluster(state, known, distribution=product_of(self.version), dialect=dialect)
+
+    def view(self, lives: dict[str, Life] | None = None) -> ClusterView:
+        read = self.parsed(self.body("state"), lives)
+        assert isinstance(read, ClusterView), read
+        return read
+
+    def settings(self) -> SettingsView:
+        """For 5.6.16 a recording of a call that it refuses was made: only its defaults are known."""
+        life, *_ = self.lives().values()
+        if self.version == "5.6.16":
+            return SettingsView(files=file_values(life.settings, "2.4.6"))
+        return known(self.read_settings(self.body("settings")))
+
+    def read_settings(self, answer: Any) -> Reading[SettingsView]:
+        """Another answer of this cluster, read."""
+        life, *_ = self.lives().values()
+        new = dialect_of(self.version).null_resets
+        return parse_settings(
+            answer, old_files=None if new else file_values(life.settings, life.server.version)
+        )
+
+
+# What each answer is read as: `data/elasticsearch-read/VERSION.txt` -----------------------------------------
+
+
+def read_as(version: str) -> str:
+    """Every answer of a version as the program reads it: a line for each node, index, copy, …"""
+    folder = DATA / ("elasticsearch" if version in NEW else "elasticsearch-old") / version
+    found: list[str] = []
+    for name in sorted(file.stem for file in folder.glob("*.json")):
+        moment, _, kind = name.rpartition(".")
+        if kind in READ and (version, name) not in UNREAD:
+            found += [f"{name} {line}" for line in READ[kind](Moment(version, moment), body(version, name))]
+    return "".join(f"{line}\n" for line in found)
+
+
+UNREAD = {("5.6.16", "settings"), ("1.7.6", "snapshots")}
+"""5.6 refuses the call that was recorded; 1.7 answers another one, in another form."""
+
+
+def _state(at: Moment, body: Any) -> Iterator[str]:
+    lived = "settled" if at.name == "busy" else at.name
+    view = at.parsed(body, Moment(at.version, lived).lives())
+    if isinstance(view, ClusterView):
+        for part in ("nodes", "indices", "copies"):
+            yield from lines(part, tuple(getattr(view, part)))
+        view = replace(view, nodes=(), indices=(), copies=())
+    yield from lines("cluster", view)
+    yield from lines("snapshots", parse_snapshots(body))
+    yield from lines("uuids", parse_index_uuids(body))
+
+
+def _recoveries(at: Moment, body: Any) -> Iterator[str]:
+    view = at.view()
+    uuids = {index.name: index.uuid or "x" for index in view.indices}
+    every = [node.name for node in view.nodes]
+    yield from lines("under way", parse_recoveries(body, uuids=uuids, finished_on=()))
+    yield from lines("with finished ones", parse_recoveries(body, uuids=uuids, finished_on=every))
+
+
+def _health(at: Moment, body: Any) -> Iterator[str]:
+    yield from lines("health", parse_health(body, waited=None if dialect_of(at.version).queue_times else 5.0))
+
+
+def _disks(at: Moment, body: Any) -> Iterator[str]:
+    settings = replace(at, name=at.name.replace("down", "settled")).settings()
+    yield from lines("disk", parse_disks(body, settings, roles_listed=dialect_of(at.version).roles_in_nodes))
+
+
+def _server(at: Moment, body: Any) -> Iterator[str]:
+    elastic = at.name == "" and at.version in NEW and "opensearch" not in at.version
+    yield from lines("server", parse_server(body, "Elasticsearch" if elastic else ""))
+    yield from lines("members", parse_members(body))
+
+
+def _settings(at: Moment, body: Any) -> Iterator[str]:
+    settings = at.read_settings(body)
+    if isinstance(settings, SettingsView):
+        for level in ("persistent", "transient", "files"):
+            yield from lines(level, getattr(settings, level))
+        settings = replace(settings, persistent={}, transient={}, files={})
+    yield from lines("settings", settings)
+
+
+def _bulk(at: Moment, body: Any) -> Iterator[str]:
+    states = parse_bulk_state(body)
+    if isinstance(states, Unknown):
+        yield from lines("indices", states)
+        return
+    for state in states.values():
+        yield from lines(state.name, state)
+        if state.open:
+            segments, writes = at.body("segments"), at.body("writes")
+            read = parse_bulk_index(state, segments=segments, writes=writes, sequence_numbers=True)
+            yield from lines(state.name, read)
+
+
+def _names(_at: Moment, body: Any) -> Iterator[str]:
+    yield from lines("names", parse_names(body))
+    for pattern in ("*", "all-posts,stream-a"):
+        yield from lines(pattern, parse_resolution(body, [pattern]))
+
+
+READ: dict[str, Callable[[Moment, Any], Iterator[str]]] = {
+    "state": _state,
+    "recoveries": _recoveries,
+    "active": _recoveries,
+    "health": _health,
+    "disks": _disks,
+    "probe": _server,
+    "identity": _server,
+    "settings": _settings,
+    "tasks": lambda _, body: lines("activity", parse_tasks(body, snapshots=())),
+    "snapshots": lambda _, body: lines("snapshots", parse_snapshots(body)),
+    "pools": lambda _, body: lines("activity", parse_merge_pools(body, snapshots=())),
+    "merges": lambda _, body: lines("merge", parse_merges(body)),
+    "indices": _bulk,
+    "names": _names,
+}
+"""By the kind of an answer; lives are part of the state, segments and writes of the loaded indices."""
