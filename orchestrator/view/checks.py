@@ -1,4 +1,4 @@
-"""The checks of `validate` for people: what is ready in brief, and what is not with its remedy."""
+"""The checks of `validate` and of `tune check` for people: what is right in brief, what is not in full."""
 
 from __future__ import annotations
 
@@ -32,12 +32,20 @@ class Check:
     news: bool = False  # whether its message is shown in brief although it is good
 
 
-def check_lines(checks: Iterable[Check], *, brief: bool, width: int | None) -> Iterator[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """The words of a list of checks in brief."""
+
+    good: str = "ready"  # what a host is on which nothing is wrong
+    each: str = "--verbose shows each"  # how all of a few are seen
+
+
+def check_lines(checks: Iterable[Check], *, brief: Brief | None, width: int | None) -> Iterator[str]:
     """The lines of checks, those of hosts after the last of them; in brief what is good is one line."""
     for of_host, some in groupby(checks, key=attrgetter("of_host")):
         found = list(some)
-        if brief:
-            yield from (_hosts_in_brief if of_host else _others_in_brief)(found, width)
+        if brief is not None:
+            yield from (_hosts_in_brief if of_host else _others_in_brief)(found, brief, width)
         else:
             yield from _lines(together(found) if of_host else found, width)
 
@@ -53,7 +61,7 @@ def together(checks: Iterable[Check]) -> Iterator[Check]:
             yield Check(subject=listed(subjects), point=point, good=good, message=message, of_host=of_host)
 
 
-def _others_in_brief(checks: Sequence[Check], width: int | None) -> Iterator[str]:
+def _others_in_brief(checks: Sequence[Check], brief: Brief, width: int | None) -> Iterator[str]:
     """What is good by its subject, then the rest. What each of several subjects has is named once."""
     points: dict[str, list[str]] = {}
     for check in checks:
@@ -65,29 +73,28 @@ def _others_in_brief(checks: Sequence[Check], width: int | None) -> Iterator[str
     yield from _lines((check for check in checks if check.good and check.news), width)
     for names, some in subjects.items():
         yield from _line("ok  ", f"{listed(some, 3):<12} {', '.join(names)}", width)
-    yield from _named((check for check in checks if not check.good), width)
+    yield from _named((check for check in checks if not check.good), brief, width)
 
 
-def _hosts_in_brief(checks: Sequence[Check], width: int | None) -> Iterator[str]:
+def _hosts_in_brief(checks: Sequence[Check], brief: Brief, width: int | None) -> Iterator[str]:
     """How many hosts are ready, then what is not. What could not be checked for that reason is left out."""
     bad = {check.subject for check in checks if check.good is False}
     ready = {check.subject for check in checks if check.good} - bad
     if ready:
         good = dict.fromkeys(check.point for check in checks if check.good and check.subject in ready)
-        yield from _line("ok  ", f"{counted(len(ready), 'host')} ready: {', '.join(good)}", width)
-    yield from _named(
-        (one for one in checks if one.good is False or (one.good is None and one.subject not in bad)), width
-    )
+        yield from _line("ok  ", f"{counted(len(ready), 'host')} {brief.good}: {', '.join(good)}", width)
+    named = (one for one in checks if one.good is False or (one.good is None and one.subject not in bad))
+    yield from _named(named, brief, width)
 
 
-def _named(checks: Iterable[Check], width: int | None) -> Iterator[str]:
+def _named(checks: Iterable[Check], brief: Brief, width: int | None) -> Iterator[str]:
     """Checks that are not good, as few lines as they have messages, and of many at one point the first."""
     for _, same in groupby(together(checks), key=lambda one: (one.point, one.good)):
         found = list(same)
         shown = found if len(found) <= _MOST else found[: _MOST - 1]
         yield from _lines(shown, width)
         if rest := found[len(shown) :]:
-            more = f"{len(rest)} more like these (--verbose shows each)"
+            more = f"{len(rest)} more like these ({brief.each})"
             yield from _lines(
                 [Check(subject="…", point=rest[0].point, good=rest[0].good, message=more)], width
             )

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, assert_never
-
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
 
 from orchestrator.engine.predicates import by_same_reason
 from orchestrator.model.cluster import NodeName
@@ -25,7 +21,8 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.untrusted import one_line, visible
+from orchestrator.untrusted import one_line
+from orchestrator.view.checks import Check
 from orchestrator.view.text import listed
 
 Row = tuple[str, ...]
@@ -44,8 +41,6 @@ _VERDICTS: Final = {
 }
 
 _NOT_REACHED: Final = "NOT REACHED"
-
-_BAD: Final = frozenset({"DRIFT", "UNKNOWN", _NOT_REACHED})
 
 _NOTHING: Final = "-"
 
@@ -68,6 +63,38 @@ def _state_row(state: TunableState) -> Row:
     cells = [state.wanted, state.running, state.at_boot]
     verdict = _said(_VERDICTS[state.verdict], state.detail)
     return (state.tunable, *[cell or _NOTHING for cell in cells], verdict)
+
+
+def state_checks(found: Found) -> Iterator[Check]:
+    """A check per host and tunable; one for a host that could not be read."""
+    for node, tuning in sorted(found.items()):
+        if isinstance(tuning, Unknown):
+            yield _check(node, "NOT REACHED", good=False, message=one_line(tuning.reason))
+        else:
+            yield from (_state_check(node, state) for state in tuning.states)
+
+
+def _state_check(node: NodeName, state: TunableState) -> Check:
+    detail = one_line(state.detail)
+    match state.verdict:
+        case Verdict.OK:
+            good = False if state.overridden else None if detail else True
+            return _check(node, state.tunable, good=good, message=detail)
+        case Verdict.DRIFT:
+            at_boot = state.at_boot if state.at_boot != state.running else ""
+            shown = (("running", state.running), ("at next boot", at_boot), ("wanted", state.wanted))
+            words = ", ".join(f"{what} {one_line(value)}" for what, value in shown if value)
+            return _check(node, state.tunable, good=False, message=_said(words, detail))
+        case Verdict.UNKNOWN:
+            return _check(node, state.tunable, good=False, message=_said("UNKNOWN", detail))
+        case Verdict.NOT_APPLICABLE:
+            return _check(node, state.tunable, good=None, message=_said("not applicable", detail))
+        case _:
+            assert_never(state.verdict)
+
+
+def _check(node: NodeName, point: str, *, good: bool | None, message: str) -> Check:
+    return Check(subject=node, point=point, good=good, message=message, of_host=True)
 
 
 def by_host(rows: Mapping[NodeName, Sequence[Row]]) -> list[Row]:
@@ -116,22 +143,6 @@ def change_words(change: Change) -> str:
 def _mode(mode: ServiceMode) -> str:
     boot = "masked" if mode.masked else "enabled" if mode.enabled else "disabled"
     return f"{'running' if mode.running else 'stopped'} and {boot}"
-
-
-def grid(head: Row, rows: Sequence[Row]) -> Table:
-    """The same rows as a table for a terminal: cells wrap, bad verdicts are bold."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for name in head:
-        table.add_column(name, overflow="fold")
-    before = ""
-    for row in rows:
-        cells = [Text(visible(cell), overflow="fold") for cell in row]
-        cells[-1].stylize("bold" if row[-1].partition(":")[0] in _BAD else "")
-        if row[0] == before:
-            cells[0] = Text("")  # a host's name is shown once
-        before = row[0]
-        table.add_row(*cells)
-    return table
 
 
 _OF_PLANS: Final = frozenset({"on_failure", "overridden", "restart_needed"})

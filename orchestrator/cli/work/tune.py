@@ -45,7 +45,7 @@ from orchestrator.runtime.store import StateMissing
 from orchestrator.tuning.boot_files import script_text
 from orchestrator.tuning.undoing import Back, Foreign, Kept, Ours
 from orchestrator.untrusted import one_line
-from orchestrator.view.live import live_console, wants_live
+from orchestrator.view.checks import Brief, check_lines
 from orchestrator.view.text import counted, listed, table
 from orchestrator.view.tuning import (
     CHANGE_HEAD,
@@ -56,7 +56,7 @@ from orchestrator.view.tuning import (
     by_reason_lines,
     change_rows,
     change_words,
-    grid,
+    state_checks,
     state_objects,
     state_rows,
 )
@@ -207,7 +207,7 @@ def apply(
         show_states(found, context)
         return _applied(found, (), context)
     if context.output.for_people:
-        show_rows(CHANGE_HEAD, rows, context)
+        context.say(*table(CHANGE_HEAD, rows, width=context.columns))
         _say_unread(found, context)
     if not yes:
         hosts = sum(1 for tuning in found.values() if isinstance(tuning, HostTuning) and tuning.drifted)
@@ -309,7 +309,7 @@ def revert(
         rows: dict[NodeName, list[Row]] = {}
         for debt in debts:
             rows.setdefault(debt.node, []).append(_row(debt))
-        show_rows(CHANGE_HEAD, by_host(rows), context)
+        context.say(*table(CHANGE_HEAD, by_host(rows), width=context.columns))
     if ours and not yes:
         ask(f"Restore {counted(len(ours), 'original value')} on hosts of {where.cluster}?", context)
         where.check_free()
@@ -330,7 +330,7 @@ def _row(debt: Debt) -> Row:
         case Back(why=why):
             words = f"{debt.owed.subject}: {why}, nothing to restore"
         case _:
-            words = _left(debt)
+            words = f"{debt.owed.subject}: {_left(debt)}"
     return (debt.owed.tunable, words)
 
 
@@ -340,13 +340,13 @@ def _left(debt: Debt) -> str:
         case Foreign(shows=shows):
             shown = one_line(shows)
             why = "which the record in this state does not have: another cluster or program wrote it"
-            return f"{debt.owed.subject}: NOT RESTORED: it shows {shown}, {why}"
+            return f"NOT RESTORED: it shows {shown}, {why}"
         case Kept(why=why):
-            return f"{debt.owed.subject}: NOT RESTORED: {why}"
+            return f"NOT RESTORED: {why}"
         case Unknown(reason=reason):
-            return f"{debt.owed.subject}: NOT READ: {one_line(reason)}"
+            return f"NOT READ: {one_line(reason)}"
         case _:
-            return f"{debt.owed.subject}: not begun"
+            return "not begun"
 
 
 def _tell_undone(undone: Sequence[Undone], context: Context) -> None:
@@ -366,7 +366,7 @@ def _tell_undone(undone: Sequence[Undone], context: Context) -> None:
             name, words = "tuning_missed", f"FAILED: {one_line(result.reason)}"
             line["why"] = result.reason
         else:
-            name, words = "tuning_left", _left(debt).removeprefix(f"{debt.owed.subject}: ")
+            name, words = "tuning_left", _left(debt)
             line["why"] = words
         if context.output is Output.JSON:
             context.say_json({"event": name, **line})
@@ -408,20 +408,15 @@ def _signals(then: str, context: Context) -> Signals:
 
 
 def show_states(found: Found, context: Context) -> None:
-    """Print the state of the hosts: a table, or a JSON line per host and tunable."""
+    """Print the state of the hosts: in brief on a terminal, else a table, or a JSON line per tunable."""
     if context.output is Output.JSON:
         for line in state_objects(found):
             context.say_json(line)
+    elif context.output is Output.TEXT and context.columns is not None:
+        brief = Brief(good="as wanted", each="--output plain shows each")
+        context.say(*check_lines(state_checks(found), brief=brief, width=context.columns))
     else:
-        show_rows(STATE_HEAD, state_rows(found), context)
-
-
-def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
-    """Print a table: drawn in a terminal, plain and aligned elsewhere."""
-    if context.output is Output.TEXT and wants_live(context.out, context.environment):
-        live_console(context.out, context.environment).print(grid(head, rows))
-    else:
-        context.say(*table(head, rows))
+        context.say(*table(STATE_HEAD, state_rows(found)))
 
 
 def verdict_on(found: Found) -> ExitCode:

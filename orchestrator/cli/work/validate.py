@@ -59,7 +59,7 @@ from orchestrator.runs.selection import require_cluster
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import provably_gone
 from orchestrator.runtime.store import StateStore
-from orchestrator.view.checks import Check, check_lines, verdict
+from orchestrator.view.checks import Brief, Check, check_lines, verdict
 from orchestrator.view.left_behind import LeftBehind
 from orchestrator.view.text import counted, listed, wrapped
 
@@ -140,7 +140,7 @@ def _report(every: Iterable[Check], context: Context, *, before: str, brief: boo
     made: list[Check] = []
     checks = _noting(made, every)
     if context.output.for_people:
-        for line in check_lines(checks, brief=brief, width=context.columns):
+        for line in check_lines(checks, brief=Brief() if brief else None, width=context.columns):
             context.say(line)
         context.say(*wrapped(verdict(made, before=before), context.columns))
     else:

@@ -16,7 +16,7 @@ from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.plan import Plan, PlannedWave, ValueToday
 from orchestrator.model.policy import Strategy
 from orchestrator.model.prediction import Prediction
-from orchestrator.view.checks import Check, check_lines, verdict
+from orchestrator.view.checks import Brief, Check, check_lines, verdict
 from orchestrator.view.plan import plan_text
 from tests.unit.view import samples
 
@@ -252,7 +252,10 @@ def test_checks_fit_a_screen(subtests: pytest.Subtests) -> None:
             for width in WIDTHS:
                 with subtests.test(count=count, what=what, width=width):
                     made = checks(count, wrong)
-                    lines = [*check_lines(made, brief=True, width=width), verdict(made, before="a restart")]
+                    lines = [
+                        *check_lines(made, brief=Brief(), width=width),
+                        verdict(made, before="a restart"),
+                    ]
                     assert len(lines) <= screen
                     assert too_wide(lines[:-1], width) == []
                     text = "\n".join(lines)
@@ -265,7 +268,7 @@ def test_checks_fit_a_screen(subtests: pytest.Subtests) -> None:
 
 def test_of_many_failures_at_one_point_the_first_are_shown() -> None:
     made = checks(300, {name: {"service": f"unit {name}{n} is unknown"} for n, name in enumerate(names(300))})
-    (line,) = [line for line in check_lines(made, brief=True, width=80) if "more like these" in line]
+    (line,) = [line for line in check_lines(made, brief=Brief(), width=80) if "more like these" in line]
     assert "297 more like these (--verbose shows each)" in line
-    assert sum("is unknown" in line for line in check_lines(made, brief=True, width=80)) == 3
-    assert sum("is unknown" in line for line in check_lines(made, brief=False, width=80)) == 300
+    assert sum("is unknown" in line for line in check_lines(made, brief=Brief(), width=80)) == 3
+    assert sum("is unknown" in line for line in check_lines(made, brief=None, width=80)) == 300
