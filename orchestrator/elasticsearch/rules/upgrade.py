@@ -19,11 +19,14 @@ from orchestrator.model.policy import numbers
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, Upgrade, UpgradeView
 
-ROLLING_FROM: Final[Mapping[str, Mapping[int, tuple[int, int]]]] = {
-    "elasticsearch": {6: (5, 6), 7: (6, 8), 8: (7, 17), 9: (8, 18)},
-    "opensearch": {2: (1, 3), 3: (2, 19)},
+ROLLING_FROM: Final[Mapping[str, Mapping[tuple[int, int], tuple[int, int]]]] = {
+    "elasticsearch": {(6, 0): (5, 6), (7, 0): (6, 8), (8, 0): (7, 17), (9, 0): (8, 18), (9, 1): (8, 19)},
+    "opensearch": {(2, 0): (1, 3), (3, 0): (2, 19)},
 }
-"""By distribution and major version: the lowest version from which a rolling upgrade goes there."""
+"""By distribution and first target: the lowest version of the major before from which a rolling upgrade goes
+there. From the version of a later row it goes to no earlier target: 9.0 is older than 8.19, and is reached
+from 8.18 alone; 9.1 from 8.19 (elastic/docs-content#1685).
+"""
 
 FREE_BYTES: Final = 2 << 30
 """A package of the newest versions is about 700 MB, and unpacks to twice that beside the old one."""
@@ -85,28 +88,35 @@ def upgrade_path_is_supported(_question: Question, upgrade: Upgrade, view: Clust
         found = numbers(version)
         if found[:1] == target[:1] and (target[0] > 0 or found[:2] == target[:2]):
             continue
-        lowest = ROLLING_FROM.get(view.distribution, {}).get(target[0])
-        if lowest is not None and found[:1] == lowest[:1] and found[:2] >= lowest:
-            continue
         if found > target:
             continue  # `no_node_is_newer` has a better message
-        no_way = f"no rolling upgrade to {upgrade.target}: {_next_step(view, found)}"
+        step = _next_step(view.distribution, found, target)
+        if step is None:
+            continue
+        no_way = f"no rolling upgrade to {upgrade.target}: {step}"
         yield f"version {version}", ByPolicy(evidence=no_way, way=_OTHER_TARGET)
 
 
-def _next_step(view: ClusterView, found: tuple[int, ...]) -> str:
-    """The first upgrade on the way, for people."""
+def _next_step(distribution: str, found: tuple[int, ...], target: tuple[int, ...]) -> str | None:
+    """The first upgrade on the way from a version to a later major version, for people; None = this one."""
     if not found:
         return "its version is not understood"
-    known = ROLLING_FROM.get(view.distribution, {})
-    lowest = known.get(found[0] + 1)
-    if found[0] >= max(known, default=0):
+    known = ROLLING_FROM.get(distribution, {})
+    if found[0] >= max((major for major, _ in known), default=0):
         return f"no way from {found[0]}.x to another major version is known"
-    if lowest is None:
+    ways = [(first, lowest) for first, lowest in known.items() if first[0] == found[0] + 1]
+    if not ways:
         return "across major versions it is possible from 5.6 on; before, with the whole cluster down"
+    meant = [(first, lowest) for first, lowest in ways if first <= (*target, 0)[:2]]  # 9.0 is (9,)
+    lowest = meant[-1][1] if target[0] == found[0] + 1 else ways[0][1]
     if found[:2] < lowest:
         return f"upgrade to {lowest[0]}.{lowest[1]} first"
-    return f"upgrade to the last {found[0] + 1}.x first: no major version can be left out"
+    if target[0] > found[0] + 1:
+        return f"upgrade to the last {found[0] + 1}.x first: no major version can be left out"
+    for first, later in ways[len(meant) :]:
+        if found[:2] >= later:
+            return f"from {found[0]}.{found[1]} it goes to {first[0]}.{first[1]} and later"
+    return None
 
 
 @_beforehand
