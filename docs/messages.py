@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import ModuleType
 
+from orchestrator.kinds import kind_of
+from orchestrator.model.policy import Kind
 from orchestrator.view import host_words, words
 
 
@@ -75,6 +77,9 @@ def _texts(part: ast.AST) -> Iterator[str]:
             return
         case ast.Constant(value=str(text)):
             yield text
+        case ast.Attribute(value=ast.Name(id="words"), attr=name):  # of the kind of cluster
+            said = (getattr(kind_of(kind).words, name) for kind in Kind)
+            yield from (text for text in said if isinstance(text, str))
         case ast.JoinedStr(values=values):
             yield "".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in values)
             for one in values:

@@ -12,7 +12,7 @@ WORK: Final = "work"  # hooks, install steps, tuning and the reboot
 START: Final = "start"
 JOIN: Final = "join"
 RECOVER: Final = "recover"
-HANDOFF: Final = "handoff"  # the same of Riak
+HANDOFF: Final = "handoff"  # the same where data is handed off
 DONE: Final = "done"
 TO_COME: Final = "to come"
 
@@ -48,20 +48,19 @@ TURN: Final = {phase: STEP_OF_NODE[phase] for phase in ("stopping", "stopped", "
 """The same of the phases of a node that are parts of a turn."""
 
 
-def step_of_run(phase: str, *, riak: bool = False) -> str:
-    """The step of a run in this phase; one that this version does not have is its own name."""
-    return of_kind(STEP_OF_RUN.get(phase, phase), riak=riak)
+_SAME: Final[Mapping[str, str]] = {}
 
 
-def step_of_node(phase: str, *, riak: bool = False) -> str:
+def step_of_run(phase: str, own: Mapping[str, str] = _SAME) -> str:
+    """The step of a run in this phase; one that this version does not have is its own name.
+
+    `own` has the names that a kind of cluster has of its own for some steps.
+    """
+    step = STEP_OF_RUN.get(phase, phase)
+    return own.get(step, step)
+
+
+def step_of_node(phase: str, own: Mapping[str, str] = _SAME) -> str:
     """The step of a node in this phase; one that this version does not have is its own name."""
-    return of_kind(STEP_OF_NODE.get(phase, phase), riak=riak)
-
-
-def of_kind(step: str, *, riak: bool) -> str:
-    """A step as this kind of cluster has it."""
-    return _RIAK.get(step, step) if riak else step
-
-
-_RIAK: Final[Mapping[str, str]] = {RECOVER: HANDOFF, DISABLE: CHECK}
-"""Riak has no allocation, and hands data off where others recover."""
+    step = STEP_OF_NODE.get(phase, phase)
+    return own.get(step, step)

@@ -117,8 +117,9 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
         situation.state,
         view,
         lambda wave: against_wave(asked, wave, unread=unread),
-        pending_machines(situation),
-        lambda: situation.kind.bounds(situation.policy, copies),
+        situation.kind.words,
+        machines=pending_machines(situation),
+        bounds=lambda: situation.kind.bounds(situation.policy, copies),
     )
 
 

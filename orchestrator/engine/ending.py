@@ -18,7 +18,6 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunFinished, StoodDown, run_phase
 from orchestrator.model.observation import MasterElected, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Seconds
 
 # What is restored ------------------------------------
@@ -123,8 +122,7 @@ def await_a_reading(situation: Situation) -> Decision | None:
         return None
     if _is_late(situation):
         return end(situation)
-    whom = "a node that answers" if situation.policy.kind is Kind.RIAK else "a master"
-    return wait(situation.now, whom, seconds=1.0, cluster=MasterElected())
+    return wait(situation.now, situation.kind.words.answers, seconds=1.0, cluster=MasterElected())
 
 
 def restore(situation: Situation) -> Decision | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -42,15 +43,53 @@ Row: TypeAlias = "tuple[Collection[Phase], Rule]"
 """A rule, and the phases of the run in which it is asked."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindWords:
+    """What this kind of cluster calls what all kinds have."""
+
+    leader: str  # its `master`
+    leader_last: str  # why that one goes last, after `goes last`; may be empty
+    answers: str  # what a reading needs
+    lease: str  # what the lease needs
+    no_lease: str  # that the lease cannot be read
+    no_lease_help: str  # what an operator does then, before `resume`
+    undated: str  # what to look at, and then, if a node does not show when its process started; may be empty
+    unread: str  # why it is not read beside a run, for `status`; empty if it is
+    copies: str  # what a node brings back
+    recovered: str  # what else is over then; may be empty
+    baseline: str  # the state of its nodes before the first stop, after their number
+    second_failure: str  # what is done of the run's own after a second failure, and what is restored
+    unchecked: str  # what was not awaited of nodes that run again
+    steps: Mapping[str, str]  # steps of a turn that it calls otherwise (`orchestrator.steps`)
+    awaits: Mapping[Phase, str]  # what ends a phase, where that differs
+
+
 class KindOfCluster(ABC):
     """The particulars of a kind. Every method is pure."""
 
+    words: ClassVar[KindWords]
+
     predicates: ClassVar[tuple[Predicate, ...]]  # asked before every stop, in order
     rules: ClassVar[tuple[Row, ...]] = ()  # beside those of every kind, asked before a run is done
+    merge_predicates: ClassVar[tuple[Predicate, ...]] = ()  # asked before a merge
+    sampled: ClassVar[bool] = False  # whether its readings are recorded for the report
     # values of settings that the server shows only while they are not set
     defaults: ClassVar[Mapping[str, SettingValue]] = MappingProxyType({})
 
     # Before the first stop ------------------------------------
+
+    def without_zones(
+        self, view: ClusterView, settings: Reading[SettingsView], policy: Policy, file: str, /
+    ) -> str | None:
+        """Why `strategy: zone` is refused, and what to do in `file`, its cluster file; None = it is not.
+
+        A cluster of a kind without zones has this default: none of its nodes is in one.
+        """
+        return f"no node of {view.name} is in a zone: use another strategy"
+
+    def kept_apart_by_zones(self, view: ClusterView) -> bool:
+        """Whether zones keep the copies of a wave apart under `strategy: shard-safe`."""
+        return True
 
     @abstractmethod
     def baseline(self, view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:

@@ -237,7 +237,7 @@ def _fewest(kind: KindOfCluster, started: RunStarted, view: ClusterView | None) 
     if policy.strategy is not Strategy.SHARD_SAFE or view is None or not started.nodes:
         return None, ""
     units = tuple((name,) for name in started.nodes)
-    return fewest_waves(policy, view, units, kind.bounds(policy, view))
+    return fewest_waves(kind, policy, view, units)
 
 
 def _finished(

@@ -8,11 +8,11 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.phase import HooksOf, in_order
-from orchestrator.model.policy import Kind
 
 
 def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
     """`record` updated to this state."""
+    settings = state.unrestored.settings.values()
     out = (*(node.name for node in state.nodes.of(Mark.UNDOES)), *state.unserved)
     own = HooksOf(run=state.run, playbook=state.begun.policy.playbook)
     return LeaseRecord(
@@ -37,8 +37,6 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
         ),
         out_of_service=out,
         hooks_of=(state.begun.hooks_of or own) if out else None,
-        # Settings of Riak are in the memory of nodes, and a restart clears them.
-        restarted=tuple(sorted(state.forgetful))
-        if state.unrestored.settings and state.begun.policy.kind is Kind.RIAK
-        else (),
+        # A setting that is in the memory of a node is cleared by a restart of it.
+        restarted=tuple(sorted(state.forgetful)) if any(debt.holder for debt in settings) else (),
     )

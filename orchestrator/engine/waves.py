@@ -14,6 +14,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Final
 
+from orchestrator.engine.kind import KindOfCluster, KindWords
 from orchestrator.engine.largest_safe import Bound, Sets, Unit
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
@@ -21,7 +22,7 @@ from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.observation import ClusterView, Observation
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Kind, Policy, Selection, Strategy, Wave
+from orchestrator.model.policy import Policy, Selection, Strategy, Wave
 from orchestrator.model.reading import Unknown
 
 # The nodes of a run, in order ------------------------------------
@@ -183,6 +184,7 @@ class Choice:
     members: Mapping[NodeName, Node]  # the cluster's, by name
     master: NodeName | None
     policy: Policy
+    words: KindWords
     # nodes that the wave may have for a reason of the run's own (a canary); None = as many as pass
     most: int | None
     ask: Ask
@@ -319,8 +321,7 @@ def node_wave(choice: Choice) -> Wave:
     if len(unit) > 1:
         why = _why_machine(choice, unit)
     elif name == choice.master:
-        moves = "" if choice.policy.kind is Kind.RIAK else ", so that mastership moves once"
-        why = f"the {_leader(choice)} goes last{moves}"
+        why = f"the {choice.words.leader} goes last{choice.words.leader_last}"
     elif member is not None and not member.holds_data and not member.master_eligible:
         why = "holds no data and has no vote"
     else:
@@ -332,17 +333,12 @@ def node_wave(choice: Choice) -> Wave:
     return replace(choice.wave([unit]), why=why)
 
 
-def _leader(choice: Choice) -> str:
-    """This kind of cluster's word for its `master`."""
-    return "claimant" if choice.policy.kind is Kind.RIAK else "elected master"
-
-
 def _why_machine(choice: Choice, unit: Unit) -> str:
     addresses = [choice.members[name].address for name in unit if name in choice.members]
     count = "both" if len(unit) == _TWO else f"all {len(unit)}"
     where = addresses[0] if addresses else "one machine"
     said = f"{count} nodes to restart on machine {where}"
-    return f"{said}; with the {_leader(choice)}, so it goes last" if choice.master in unit else said
+    return f"{said}; with the {choice.words.leader}, so it goes last" if choice.master in unit else said
 
 
 def zone_wave(choice: Choice) -> Wave:
@@ -396,7 +392,7 @@ def _why_zone(
     if wave.machines and len(wave.nodes) < len(candidates):
         said.append(f"together, each on one machine: {', '.join('+'.join(unit) for unit in wave.machines)}")
     if choice.master in wave.nodes:
-        said.append(f"with the {_leader(choice)}, so it goes last")
+        said.append(f"with the {choice.words.leader}, so it goes last")
     if len(choice.policy.awareness.attributes) > 1:
         spread = ", ".join(choice.policy.awareness.attributes)
         said.append(f"awareness goes by {spread}: waves stay within one {attribute}")
@@ -441,7 +437,7 @@ def shard_safe_wave(choice: Choice) -> Wave:
 
 
 def fewest_waves(
-    policy: Policy, view: ClusterView, units: Sequence[Unit], bounds: Iterable[Bound]
+    kind: KindOfCluster, policy: Policy, view: ClusterView, units: Sequence[Unit]
 ) -> tuple[int, str]:
     """So many waves `shard-safe` needs at least for these units, and why."""
     choice = Choice(
@@ -450,11 +446,12 @@ def fewest_waves(
         members=view.members,
         master=view.master,
         policy=replace(policy, upgrade=None),
+        words=kind.words,
         most=None,
         ask=lambda _: (),
         machines=tuple(unit for unit in units if len(unit) > 1),
     )
-    known = tuple(bounds)
+    known = tuple(kind.bounds(policy, view))
     found = [Sets(group, known).at_least() for group in _together(choice)]
     count, why = max(found, key=lambda one: one[0], default=(0, ""))
     zones = f"{len(found)} zones, one after the other" if len(found) > 1 else ""
@@ -479,7 +476,7 @@ def _why_set(choice: Choice, wave: Wave, refusals: _Refused, *, later: int) -> s
     of_zone = f" of zone {wave.zone}" if wave.zone is not None and count > 1 else ""
     said = f"{count} nodes{of_zone} that can be down together" if count > 1 else "can be down with no other"
     if choice.master in wave.nodes:
-        leader = _leader(choice)
+        leader = choice.words.leader
         said += (
             f", with the {leader}, so they go last" if count > 1 else f"; it is the {leader}, so it goes last"
         )
@@ -500,6 +497,8 @@ def next_wave(
     state: RunState,
     view: ClusterView,
     ask: Ask,
+    words: KindWords,
+    *,
     machines: tuple[Unit, ...] = (),
     bounds: Callable[[], Iterable[Bound]] = tuple,
 ) -> Wave | None:
@@ -523,6 +522,7 @@ def next_wave(
         members=view.members,
         master=view.master,
         policy=policy,
+        words=words,
         most=_until_the_pause(state, policy),
         ask=ask,
         returns=returns,

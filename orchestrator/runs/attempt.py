@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.kinds import kind_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ClusterSampled, Record
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant
 from orchestrator.runs.connection import Connection, RunJournal, Watched
 from orchestrator.runs.surroundings import surrounded
@@ -66,7 +66,7 @@ def drive(attempt: Attempt) -> RunState:
     """Work on the run until it has ended; its last state."""
     process, ports, begun = attempt.connection.process, attempt.connection.ports, attempt.state.begun
     kind = begun.policy.kind
-    sample, seen = no_samples if kind is Kind.RIAK else process.sampler(), NOTHING_SEEN
+    sample, seen = process.sampler() if kind_of(kind).sampled else no_samples, NOTHING_SEEN
 
     def read(observation: Observation) -> Sequence[ClusterSampled]:
         nonlocal seen

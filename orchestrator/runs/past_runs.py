@@ -18,12 +18,13 @@ from orchestrator.engine.estimate import PastTimes, times_of
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, OrchestratorError, UsageError
+from orchestrator.kinds import kind_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import GateClosed, Record, RunStarted
 from orchestrator.model.gate import alert_name
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.phase import NodePhase, Outcome, Request
-from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.owners import verdict_on
 from orchestrator.ports import ClusterReadings
@@ -446,9 +447,7 @@ def _why_not(past: PastRun, at: Instant) -> str:
     if refused is not None and at - past.records[-1].at < AGAIN_SECONDS:
         # The run has sent its secret a moment ago: one more refusal may lock the account.
         return f"{refused.refusal.sentence} a moment ago"
-    if past.started.policy.kind is Kind.RIAK:
-        return "a Riak cluster is read by commands on its hosts"
-    return ""
+    return kind_of(past.started.policy.kind).words.unread
 
 
 def read_now(past: PastRun, reach: Callable[[], ClusterPorts], at: Instant) -> Reading[ClusterReadings]:

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.config.disabling import PredicateNames
-from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.elasticsearch.rules.due import PastMerges, leftovers, merge_targets, nodes_due
-from orchestrator.elasticsearch.rules.merge import OWN_RULES
-from orchestrator.elasticsearch.rules.settings import AWARENESS, awareness_of
+from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.engine.predicates import Predicate
 from orchestrator.engine.upgrade import to_upgrade
 from orchestrator.engine.waves import selected, undated
@@ -46,7 +44,8 @@ def predicate_names(kind: Kind) -> PredicateNames:
 
 def _rules(kind: Kind) -> tuple[Predicate, ...]:
     """Those before a stop, then those before a merge."""
-    return (*kind_of(kind).predicates, *(OWN_RULES if kind is Kind.ELASTICSEARCH else ()))
+    of_kind = kind_of(kind)
+    return (*of_kind.predicates, *of_kind.merge_predicates)
 
 
 def require_cluster(read: Reading[ClusterView], name: str, file: str) -> ClusterView:
@@ -79,43 +78,9 @@ def require_zones(view: ClusterView, settings: Reading[SettingsView], policy: Po
     """
     if policy.strategy is not Strategy.ZONE:
         return
-    if policy.kind is Kind.RIAK:
-        _require_locations(view)
-        return
-    what_to_do = f"set `zone_attribute` in {file}, or `{AWARENESS}` in the cluster"
-    if policy.zone_attribute is None and isinstance(settings, Unknown):
-        raise UsageError(
-            f"strategy zone: the cluster's settings cannot be read ({settings.reason}), so its zones are not "
-            f"known: set `zone_attribute` in {file}"
-        )
-    if policy.zone_attribute is None:
-        raise UsageError(
-            f"strategy zone: the cluster has no awareness attribute that names zones: {what_to_do}"
-        )
-    if all(node.zone(policy.zone_attribute) is None for node in view.nodes):
-        known = ", ".join(sorted({name for node in view.nodes for name in node.attributes})) or "none"
-        raise UsageError(
-            f"strategy zone: no node has the attribute {policy.zone_attribute!r}; attributes of the nodes: "
-            f"{known}; {what_to_do}"
-        )
-
-
-def _require_locations(view: ClusterView) -> None:
-    if all(node.zone(LOCATION) is None for node in view.nodes):
-        raise UsageError(
-            f"strategy zone: no member of {view.name} has a location, which is what Riak has for zones "
-            "(from 3.0 on): set them in the cluster, or use --strategy node or shard-safe"
-        )
-
-
-def _without_locations(view: ClusterView, policy: Policy) -> bool:
-    """Whether no member of a ring has a location, so that only preference lists keep its nodes apart.
-
-    A member that is down has its location too. With an unknown one the run keeps to locations.
-    """
-    if policy.kind is not Kind.RIAK or view.riak is None or isinstance(view.riak.cluster, Unknown):
-        return False
-    return all(member.location is None for member in view.riak.cluster.members)
+    why = kind_of(policy.kind).without_zones(view, settings, policy, file)
+    if why is not None:
+        raise UsageError(f"strategy zone: {why}")
 
 
 def start_of(
@@ -155,7 +120,7 @@ def start_of(
     nodes = selected(view, policy.selection, attribute)
     if not nodes and not _some_but_not_due(view, policy):
         raise UsageError(f"the selection leaves no node to restart; the cluster has {names}")
-    if policy.strategy is Strategy.SHARD_SAFE and _without_locations(view, policy):
+    if policy.strategy is Strategy.SHARD_SAFE and not kind_of(policy.kind).kept_apart_by_zones(view):
         policy = replace(policy, zone_attribute=None)
     return RunStarted(
         cluster=view.name,
@@ -180,10 +145,9 @@ def _some_but_not_due(view: ClusterView, policy: Policy) -> bool:
     selection, attribute = policy.selection, policy.zone_attribute
     unknown = undated(view, selection, attribute)
     if unknown:
-        look = "" if policy.kind is Kind.RIAK else "see whether `GET /_nodes/jvm` lists it, then "
         raise UsageError(
             f"--started-before: {', '.join(unknown)} did not show when the process started, and no other "
-            f"node is due: {look}try again"
+            f"node is due: {kind_of(policy.kind).words.undated}try again"
         )
     return selection.started_before is not None and bool(
         selected(view, replace(selection, started_before=None), attribute)

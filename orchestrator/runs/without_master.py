@@ -11,7 +11,7 @@ while no node answers that can list the members. The nodes that the run stopped 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.engine.fold import evolve
@@ -19,12 +19,12 @@ from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.errors import LeaseError
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import StartNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Record, RestoreBegun, RunResumed
 from orchestrator.model.observation import HostView, LeaseView, ServiceState
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Reading, Seconds, Unauthorized, Unknown
 from orchestrator.ports import HostPort
 from orchestrator.runs.connection import Connection, Process
@@ -38,18 +38,6 @@ _STARTS: Final = 3
 """How often each start is sent: a host may be out of reach at first, and a node may fail once."""
 _NEWS_SECONDS: Final[Seconds] = 15.0
 """Between two messages of a wait."""
-_NEEDED: Final[Mapping[Kind, str]] = {
-    Kind.ELASTICSEARCH: "a master",
-    Kind.RIAK: "a majority of the machines",
-}
-_MISSING: Final[Mapping[Kind, str]] = {
-    Kind.ELASTICSEARCH: "no master was elected",
-    Kind.RIAK: "the lease could not be read",
-}
-_ADVICE: Final[Mapping[Kind, str]] = {
-    Kind.ELASTICSEARCH: "Start the master-eligible nodes that are down, these first, and read their logs",
-    Kind.RIAK: "Start the nodes and the machines that are down, these first, and read their logs",
-}
 
 
 def nodes_to_start(state: RunState, event: RunResumed | RestoreBegun, *, at: Instant) -> tuple[NodeName, ...]:
@@ -99,13 +87,13 @@ def bring_master_back(
     unread = connection.ports.lease.read()
     if not isinstance(unread, Unknown):
         return False
-    begun, process = state.begun, connection.process
+    begun, process, words = state.begun, connection.process, kind_of(state.begun.policy.kind).words
     with LeaseHeld(connection, store, state.run, begun, in_cluster=False) as held:
         if held.taken.takeover:
             return False  # its record lists changes of another run: the next run with the lease restores them
         names = ", ".join(nodes)
         refused = isinstance(unread, Unauthorized)
-        why = "can be taken" if refused else f"can be taken without {_NEEDED[begun.policy.kind]}"
+        why = "can be taken" if refused else f"can be taken without {words.lease}"
         process.warn(
             f"no lease {why} ({unread.reason}): starting {names}, "
             f"which run {state.run} stopped and did not start again"
@@ -123,6 +111,7 @@ def _start_until_elected(
 ) -> None:
     """Send the starts, up to three times, until the lease in the cluster can be read."""
     begun, process = state.begun, connection.process
+    words = kind_of(begun.policy.kind).words
     hosts = connection.ports.hosts(begun.addresses, begun.data_paths)
     executor = Executor(connection.ports.cluster, hosts, workers=process.workers)
     limits = begun.policy.deadlines
@@ -144,7 +133,7 @@ def _start_until_elected(
         for line in failed:
             process.warn(line)
         until = since + seconds * number / _STARTS
-        unread = _unread(connection, _NEEDED[begun.policy.kind], until=until)
+        unread = _unread(connection, words.lease, until=until)
         if unread is None:
             return
         if isinstance(unread, Unauthorized):
@@ -154,8 +143,8 @@ def _start_until_elected(
                 raise LeaseRefused(unread.refusal.sentence, started=started, down=down)
         why = "; ".join((unread.reason, *failed))
     raise LeaseUnreachable(
-        f"{_MISSING[begun.policy.kind]} within {seconds:.0f} s after the start of {names} ({why}). "
-        f"{_ADVICE[begun.policy.kind]}; then run `{state.command('resume')}` again. Nothing else was "
+        f"{words.no_lease} within {seconds:.0f} s after the start of {names} ({why}). "
+        f"{words.no_lease_help}; then run `{state.command('resume')}` again. Nothing else was "
         "changed"
     )
 

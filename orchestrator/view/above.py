@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.kinds import kind_of
 from orchestrator.model import event as ev
 from orchestrator.model import work_event as wev
 from orchestrator.model.action import Flush, ForceHandoff, ProbeSettings, StartNode, StopNode, WriteSettings
@@ -13,7 +14,7 @@ from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import Instant
-from orchestrator.steps import JOIN, START, TURN, of_kind
+from orchestrator.steps import JOIN, START, TURN
 from orchestrator.untrusted import one_line
 from orchestrator.view.feed import LISTED, Feed, Line
 from orchestrator.view.text import duration, listed, size
@@ -101,13 +102,13 @@ class Above:
 
     def _back(self, event: ev.NodeRecovered, at: Instant) -> str:
         """A node that is done, with what its steps took."""
-        took = self._turns.took(event.node, at)
+        took, own = self._turns.took(event.node, at), kind_of(self._kind).words.steps
         if JOIN in took:
             both = TURN[NodePhase.STARTING.value]
             took = {both if step == START else step: seconds for step, seconds in took.items()}
             took[both] += took.pop(JOIN)
         steps = [
-            f"{of_kind(step, riak=self._kind is Kind.RIAK)} {duration(seconds)}"
+            f"{own.get(step, step)} {duration(seconds)}"
             for step, seconds in took.items()
             if step in TURN.values() and seconds >= 1.0
         ]

@@ -12,6 +12,7 @@ from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.holds import GATES_OPEN
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import Purpose
 from orchestrator.model.encoding import fields_of
 from orchestrator.model.event import Hold, RunStarted
@@ -168,7 +169,6 @@ class PhaseWords:
 
     what: str  # what it is
     awaits: str | Callable[[RunState], str]  # the condition that ends it
-    awaits_riak: str = ""  # the same on Riak, if it is another one
 
 
 PHASES: Final[Mapping[Phase, PhaseWords]] = {
@@ -199,7 +199,6 @@ PHASES: Final[Mapping[Phase, PhaseWords]] = {
     Phase.REASSIGNED: PhaseWords(
         "Allocation has its original value; the copies of the restarted nodes recover.",
         lambda state: f"the copies of {_names(state)} to recover",
-        "handoff: no transfer waiting or active, every primary partition running",
     ),
     Phase.SETTLED: PhaseWords(
         "The wave is complete; its last hooks run before the next wave is chosen.", "the next wave"
@@ -207,12 +206,10 @@ PHASES: Final[Mapping[Phase, PhaseWords]] = {
     Phase.FINISHING: PhaseWords(
         "Every selected node is restarted; the run restores the remaining settings.",
         "the settings to be restored",
-        "the transfer limits to be restored",
     ),
     Phase.STANDING_DOWN: PhaseWords(
         "The run ends early: it starts the nodes that are down and restores all settings.",
         "the nodes of this run to be started and the settings to be restored",
-        "the nodes of this run to be started and the transfer limits to be restored",
     ),
     Phase.ENDED: PhaseWords("The run is over. `resume` continues it if nodes are left.", "nothing"),
 }
@@ -220,10 +217,9 @@ PHASES: Final[Mapping[Phase, PhaseWords]] = {
 
 def awaited(state: RunState) -> str:
     """The condition that ends the phase of a run."""
-    words = PHASES[state.phase]
-    if state.begun.policy.kind is Kind.RIAK and words.awaits_riak:
-        return words.awaits_riak
-    return words.awaits if isinstance(words.awaits, str) else words.awaits(state)
+    own = kind_of(state.begun.policy.kind).words.awaits.get(state.phase)
+    awaits = own or PHASES[state.phase].awaits
+    return awaits if isinstance(awaits, str) else awaits(state)
 
 
 def prediction_words(prediction: Prediction) -> str:

@@ -24,7 +24,7 @@ from orchestrator.model.encoding import fields_of
 from orchestrator.model.event import Hold
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.plan import FoundAndWanted, Plan, PlannedWave, ValueToday, by_key
-from orchestrator.model.policy import Kind, numbers
+from orchestrator.model.policy import numbers
 from orchestrator.model.riak import limit_key, timer_key
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.next_command import next_command
@@ -232,8 +232,7 @@ _KEEPS_WRITES: Final = (6, 7)
 
 
 def _may_lose_writes(plan: Plan) -> bool:
-    of_elasticsearch = plan.kind is Kind.ELASTICSEARCH and plan.distribution == "elasticsearch"
-    return of_elasticsearch and () < numbers(plan.version) < _KEEPS_WRITES
+    return plan.distribution == "elasticsearch" and () < numbers(plan.version) < _KEEPS_WRITES
 
 
 def _bound(plan: Plan, width: int | None) -> list[str]:

@@ -13,6 +13,7 @@ from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.progress import MAY_BE_DOWN, NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import NOT_ABSENT, StartNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -321,12 +322,6 @@ _WIDEST: Final = 79
 """Columns into which several short facts are put, where the output is no terminal."""
 _GAP: Final = " " * 4
 _GOOD: Final = frozenset({Outcome.DONE, Outcome.RESTORED, Outcome.PAUSED})
-_NOT_SEEN: Final = {
-    Kind.ELASTICSEARCH: "the run ended before its copies were checked",
-    Kind.RIAK: "the run ended before its handoff was checked",
-}
-"""What is not known of nodes that run again and that the run did not wait for at its end."""
-
 VERDICTS: Final = {True: sign("done")[0], False: sign("failed")[0]}
 """The first character of an end: of a good one, and of any other."""
 Row = tuple[str, str]
@@ -528,7 +523,7 @@ def _pending(end: Summary) -> list[Row]:
     elif untouched:
         rows.append(("Not restarted", listed(untouched)))
     if end.unchecked:
-        rows.append(("Not checked", f"{listed(end.unchecked)}: {_NOT_SEEN[end.kind]}"))
+        rows.append(("Not checked", f"{listed(end.unchecked)}: {kind_of(end.kind).words.unchecked}"))
     if end.unserved:
         rows.append(("Hooks", f"{listed(end.unserved)}: restarted, after_recovery hooks not done"))
     return rows

@@ -18,6 +18,7 @@ from orchestrator.engine.estimate import PUBLISHED
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import Purpose
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -34,7 +35,6 @@ from orchestrator.model.event import (
     WaveStarted,
 )
 from orchestrator.model.phase import RESTART, VERSION, NodePhase, Phase
-from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.steps import (
@@ -46,7 +46,6 @@ from orchestrator.steps import (
     START,
     STOP,
     WORK,
-    of_kind,
     step_of_node,
     step_of_run,
 )
@@ -219,13 +218,18 @@ def current_step(state: RunState, node: NodeProgress) -> str | None:
 
 def in_words(state: RunState, node: NodeProgress) -> str:
     """The step of a node for people: `join`, `to come`, `done`."""
-    riak, step = state.begun.policy.kind is Kind.RIAK, current_step(state, node)
-    return step_of_node(node.phase.value, riak=riak) if step is None else of_kind(step, riak=riak)
+    own, step = _own_names(state), current_step(state, node)
+    return step_of_node(node.phase.value, own) if step is None else own.get(step, step)
 
 
 def run_in_words(state: RunState) -> str:
     """The step of a run for people: `check`, `stop and start`, `stand down`."""
-    return step_of_run(state.phase.value, riak=state.begun.policy.kind is Kind.RIAK)
+    return step_of_run(state.phase.value, _own_names(state))
+
+
+def _own_names(state: RunState) -> Mapping[str, str]:
+    """Steps that the kind of this run's cluster calls otherwise."""
+    return kind_of(state.begun.policy.kind).words.steps
 
 
 def steps_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant) -> tuple[TurnStep, ...]:
@@ -236,23 +240,23 @@ def steps_of(state: RunState, node: NodeProgress, turns: Turns, now: Instant) ->
     current, took, begun = current_step(state, node), turns.took(node.name), turns.begun.get(node.name, ())
     if current == START and begun and begun[-1][0] == JOIN:
         current = JOIN  # the run stands down since, which undoes no step
-    riak = state.begun.policy.kind is Kind.RIAK
+    own = _own_names(state)
     if current is None and node.phase is not NodePhase.RECOVERED:
         return ()
     place = len(_ORDER) if current is None else _ORDER.index(current)
     found = [
-        TurnStep(name=of_kind(step, riak=riak), state=StepState.OVER, seconds=took[step])
+        TurnStep(name=own.get(step, step), state=StepState.OVER, seconds=took[step])
         for step in _ORDER[:place]
         if step in took and not (step == WORK and took[step] < 1.0)
     ]
     if current is not None:
-        name = of_kind(current, riak=riak)
+        name = own.get(current, current)
         found.append(TurnStep(name=name, state=StepState.NOW, seconds=in_step(state, node, turns, now)))
     ends = state.phase is Phase.STANDING_DOWN
     for step in () if ends else _ORDER[place + 1 :]:
         if step == DISABLE or (step == WORK and not has_work(node)):
             continue
-        found.append(TurnStep(name=of_kind(step, riak=riak), state=StepState.TO_COME))
+        found.append(TurnStep(name=own.get(step, step), state=StepState.TO_COME))
     return tuple(found)
 
 

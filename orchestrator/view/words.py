@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from orchestrator.kinds import kind_of
 from orchestrator.model import action as act
 from orchestrator.model import event as ev
 from orchestrator.model import work_event as wev
@@ -35,7 +36,7 @@ _NAMED = 5
 
 def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: C901, PLR0911  (one arm an event)
     """The event as one line, without time and full stop, in the words of the kind of cluster."""
-    riak = kind is Kind.RIAK
+    words = kind_of(kind).words
     match event:
         case ev.RunStarted():
             return _begins(event)
@@ -65,23 +66,22 @@ def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: 
         case ev.VotingRestored():
             return "voting exclusions of this run: all removed"
         case ev.BaselineRecorded():
-            return _baseline(event, riak=riak)
+            return _baseline(event, words.baseline)
         case ev.WaveStarted() | ev.WaveGaveWay() | ev.Overlapping() | ev.TakenDown() | ev.FallbacksHome():
             return _wave(event)
         case ev.WaveFinished(number=number, seconds=seconds):
             return f"wave {number}: finished after {duration(seconds)}"
         case ev.PhaseEntered(node=None, to=to, why=why):
-            return f"run: {step_of_run(to, riak=riak)}{_because(why)}"
+            return f"run: {step_of_run(to, words.steps)}{_because(why)}"
         case ev.PhaseEntered(node=name, to=to, why=why):
-            return f"{name}: {_REACHED.get(to) or step_of_node(to, riak=riak)}{_because(why)}"
+            return f"{name}: {_REACHED.get(to) or step_of_node(to, words.steps)}{_because(why)}"
         case ev.GoodReading(count=0, why=why):
             return f"good readings in a row: 0{_because(why)}"
         case ev.GoodReading(count=count, why=why):
             return f"good readings in a row: {count}" + (f" ({one_line(why)})" if why else "")
         case ev.NodeRecovered(node=node, seconds=seconds):
-            if riak:
-                return f"{node}: back with all its vnodes after {duration(seconds)}; its handoff is done"
-            return f"{node}: back with all its copies after {duration(seconds)}{_moved(event)}"
+            back = f"back with {words.copies} after {duration(seconds)}{words.recovered}"
+            return f"{node}: {back}{_moved(event)}"
         case ev.ActionSent() | ev.ActionConfirmed() | ev.ActionFailed():
             return _done(event)
         case ev.Hold():
@@ -91,8 +91,7 @@ def sentence(event: ev.Event, kind: Kind = Kind.ELASTICSEARCH) -> str:  # noqa: 
         case ev.Rescued(shards=shards):
             return f"rescue: started at once, no started copy is left of {listed(shards, _NAMED)}"
         case ev.SecondFailure(what=what):
-            ours = "ours are started, limits are" if riak else "nodes are started, allocation is"
-            return f"second failure: {one_line(what)}; {ours} restored, no new wave"
+            return f"second failure: {one_line(what)}; {words.second_failure}, no new wave"
         case ev.NotWaitedFor() | ev.ForeseenNotToReturn():
             return _given_up(event)
         case ev.RedExcused() | ev.MembersMissed() | ev.StoodStill() | ev.ClusterSampled():
@@ -207,12 +206,10 @@ def _setting(event: ev.SettingChanged | ev.SettingRestored) -> str:
     return f"{where}: {value}, {one_line(event.note)}" if event.note else f"{where}: restored to {value}"
 
 
-def _baseline(event: ev.BaselineRecorded, *, riak: bool) -> str:
+def _baseline(event: ev.BaselineRecorded, whole: str) -> str:
     nodes = counted(len(event.incarnations), "node")
-    if riak:
-        return f"baseline: {nodes} up"
     if not event.missing:
-        return f"baseline: {nodes}, every copy started"
+        return f"baseline: {nodes}{whole}"
     copies = counted(sum(copy.count for copy in event.missing), "copy", "copies")
     names = listed([_missing(copy) for copy in event.missing], _NAMED)
     return f"baseline: {nodes}, {copies} missing already and not waited for: {names}"

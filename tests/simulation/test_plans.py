@@ -12,6 +12,7 @@ from typing import Final
 import orjson
 import pytest
 
+from orchestrator.elasticsearch.rules.kind import Elasticsearch
 from orchestrator.elasticsearch.rules.settings import limit_changes, value_today
 from orchestrator.engine.state import NOT_BEGUN
 from orchestrator.engine.waves import next_wave
@@ -571,7 +572,7 @@ def test_of_sets_that_all_are_held_the_first_one_is_named() -> None:
         asked.append(wave)
         return (Hold(predicate="cluster_not_red", subject="index logs", evidence="red"),)
 
-    wave = next_wave(state, views.cluster(world), no)
+    wave = next_wave(state, views.cluster(world), no, Elasticsearch.words)
     assert wave is not None
     assert (wave.nodes, wave.why) == (asked[0].nodes[:1], "held even alone")
     assert len({each.zone for each in asked}) == 3, "every zone was tried"

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from orchestrator.elasticsearch.rules import merge, optimism, predicates, recovery, sets, settings
-from orchestrator.engine.kind import KindOfCluster
+from orchestrator.engine.kind import KindOfCluster, KindWords
 
 
 class Elasticsearch(KindOfCluster):
     """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
 
+    words = KindWords(
+        leader="elected master",
+        leader_last=", so that mastership moves once",
+        answers="a master",
+        lease="a master",
+        no_lease="no master was elected",
+        no_lease_help="Start the master-eligible nodes that are down, these first, and read their logs",
+        undated="see whether `GET /_nodes/jvm` lists it, then ",
+        unread="",
+        copies="all its copies",
+        recovered="",
+        baseline=", every copy started",
+        second_failure="nodes are started, allocation is restored",
+        unchecked="the run ended before its copies were checked",
+        steps={},
+        awaits={},
+    )
     predicates = predicates.PREDICATES
+    merge_predicates = merge.OWN_RULES
+    sampled = True
     rules = merge.RULES
     defaults = settings.DEFAULTS
+
+    without_zones = staticmethod(settings.no_zones)
 
     baseline = staticmethod(recovery.baseline_of)
     usual = staticmethod(recovery.usual_restart)

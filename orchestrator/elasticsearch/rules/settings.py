@@ -16,10 +16,10 @@ from orchestrator.model.action import SettingChange
 from orchestrator.model.allocation import ALLOCATION, withheld
 from orchestrator.model.cluster import Zone
 from orchestrator.model.event import RunStarted
-from orchestrator.model.observation import Level, Look, SettingsView, SettingValue
+from orchestrator.model.observation import ClusterView, Level, Look, SettingsView, SettingValue
 from orchestrator.model.plan import ValueToday
 from orchestrator.model.policy import Awareness, Policy, numbers
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 
 REBALANCE: Final = "cluster.routing.rebalance.enable"
@@ -210,3 +210,20 @@ def set_by_run(state: RunState, settings: SettingsView, level: Level, key: str) 
     """Whether the current value is the value that this run wrote."""
     debt = state.unrestored.settings.get((level, key))
     return debt is not None and settings.at(level, key) == debt.wanted
+
+
+def no_zones(view: ClusterView, settings: Reading[SettingsView], policy: Policy, file: str, /) -> str | None:
+    """Why `strategy: zone` is refused: no attribute names the zones, or no node has it; None if one does."""
+    what_to_do = f"set `zone_attribute` in {file}, or `{AWARENESS}` in the cluster"
+    if policy.zone_attribute is None and isinstance(settings, Unknown):
+        return (
+            f"the cluster's settings cannot be read ({settings.reason}), so its zones are not known: "
+            f"set `zone_attribute` in {file}"
+        )
+    if policy.zone_attribute is None:
+        return f"the cluster has no awareness attribute that names zones: {what_to_do}"
+    if any(node.zone(policy.zone_attribute) is not None for node in view.nodes):
+        return None
+    attributes = ", ".join(sorted({name for node in view.nodes for name in node.attributes})) or "none"
+    none = f"no node has the attribute {policy.zone_attribute!r}; attributes of the nodes: {attributes}"
+    return f"{none}; {what_to_do}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.elasticsearch.rules.kind import Elasticsearch
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.progress import NodeProgress, Nodes
 from orchestrator.engine.state import RunState
@@ -153,6 +154,7 @@ def _choice(
         members={node.name: node for node in nodes},
         master=place,
         policy=wanted,
+        words=Elasticsearch.words,
         most=most,
         ask=ask,
         machines=tuple(tuple(map(NodeName, machine)) for machine in machines),
@@ -278,7 +280,7 @@ def test_a_wave_is_at_most_what_was_planned(subtests: pytest.Subtests) -> None:
         with subtests.test(planned=planned, wave=wave):
             groups = tuple(tuple(NodeName(name) for name in group.split()) for group in planned)
             state, view = _zone_run(planned=groups)
-            chosen = next_wave(state, view, _anything)
+            chosen = next_wave(state, view, _anything, Elasticsearch.words)
             assert chosen is not None
             assert " ".join(chosen.nodes) == wave
 
@@ -347,6 +349,6 @@ def test_the_set_with_a_half_installed_node_is_the_first() -> None:
     apart = [Bound(name="pair", counts=dict.fromkeys(map(NodeName, pair), 1), most=1) for pair in pairs]
     wanted = upgrading(strategy=Strategy.SHARD_SAFE, zone_attribute=None, max_unavailable=None)
     state = _of_six(wanted, NodeProgress(name=NodeName("es5"), installs=1))
-    wave = next_wave(state, _view(*SIX), _anything, bounds=lambda: apart)
+    wave = next_wave(state, _view(*SIX), _anything, Elasticsearch.words, bounds=lambda: apart)
     assert wave is not None
     assert set(wave.nodes) == set(sides[0])

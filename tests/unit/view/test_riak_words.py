@@ -30,12 +30,20 @@ def of_riak(state: Any) -> Any:
 MINE = (BaselineRecorded, NodeRecovered, SecondFailure)
 
 
+def examples() -> list[Any]:
+    """Those of all kinds; a ring has no copy that is missing before the run."""
+    return [
+        replace(event, missing=()) if isinstance(event, BaselineRecorded) else event
+        for event in samples.examples()
+    ]
+
+
 def told() -> list[Any]:
-    return [record for record in samples.records(samples.examples()) if isinstance(record.event, MINE)]
+    return [record for record in samples.records(examples()) if isinstance(record.event, MINE)]
 
 
 def test_four_kinds_of_events_are_told_in_riaks_words() -> None:
-    for event in samples.examples():
+    for event in examples():
         line = sentence(event, Kind.RIAK)
         if event == PhaseEntered(node=None, from_="gated", to="withheld"):  # Riak has no allocation
             assert line == "run: check"
