@@ -35,7 +35,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.steps import step_of_node, step_of_run
-from orchestrator.tuning import boot, boot_files, old_ways
+from orchestrator.tuning import boot, boot_files
 from orchestrator.tuning.tunables import (
     disks,
     erlang,
@@ -174,7 +174,6 @@ _TUNABLE_MODULES: Final = (
 _LASTING_MODULES: Final = (
     ("The boot script", boot_files),
     ("At the next boot", boot),
-    ("Earlier versions", old_ways),
     ("Files of the program", own_files),
 )
 

@@ -27,7 +27,6 @@ class Reload(Enum):
 
     NONE = "nobody"  # the word in ledgers
     SYSTEMD = "systemd"
-    UDEV = "udev"
     INIT = "init"
 
 
@@ -108,7 +107,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockChange:
-    """The program's marked lines at the end of a shared file (`/etc/sysctl.conf`, rc.local, riak.conf)."""
+    """The program's marked lines at the end of a shared file (riak.conf)."""
 
     path: str
     name: str  # part of the markers, so that each tunable has its own lines

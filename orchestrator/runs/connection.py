@@ -334,16 +334,6 @@ class Connection:
         """The same for a command that takes the cluster: by the path of its file."""
         return self.command(verb, "--cluster", self.ports.cluster_file or self.ports.name, *words)
 
-    def owed(self, node: NodeName) -> Collection[str]:
-        """The subjects that the cluster's ledger of tuning still has of a node; none without a state.
-
-        Raises:
-            JournalError: the ledger cannot be read.
-        """
-        return self.recorded(
-            lambda store: [one.subject for one in store.ledger(self.ports.name).owed().get(node, ())], []
-        )
-
     def recorded(self, read: Callable[[StateStore], _T], otherwise: _T) -> _T:
         """What the state has; `otherwise` where there is no state yet.
 

@@ -146,7 +146,6 @@ class FilePorts(ClusterPorts):
         file: the cluster file.
         resolver: where secrets come from.
         redact: takes every secret that was resolved out of what is shown or journalled.
-        owed: the subjects that the ledger of tuning still has of a node.
     """
 
     def __init__(self, file: HostsFile, files: Files, clock: Clock, redact: Redactor | None = None) -> None:
@@ -161,7 +160,6 @@ class FilePorts(ClusterPorts):
         self._gates: Gates | None = None
         self._data: DataPaths = {}
         self._books: dict[str, Playbook] = {}
-        self.owed: Callable[[NodeName], Collection[str]] = lambda _node: ()
 
     def _learn(self, secret: str) -> None:
         """A secret from now on; of `user:password`, the password alone is one too."""
@@ -334,7 +332,7 @@ class FilePorts(ClusterPorts):
         self._data = {**(data_paths or {}), **self._data}
         settings = host_settings(self.file, addresses, self.resolver)
         self._settings |= {name: self._with_data(one) for name, one in settings.items()}
-        self._hosts = self._hosts or TunableHosts(self._settings, redact=self.redact, owed=self.owed)
+        self._hosts = self._hosts or TunableHosts(self._settings, redact=self.redact)
         return self._hosts
 
     def changes(
@@ -514,7 +512,6 @@ def connection_to(ports: FilePorts, files: Files, process: Process, state: str |
         state=lambda access: open_store(state, files.environment, access=access, home=files.home),
         kept_in=named_state(state, files.environment),
     )
-    ports.owed = connection.owed
     return connection
 
 

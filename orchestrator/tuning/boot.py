@@ -2,7 +2,7 @@
 
 No file of another program is read for it: the script runs after them all.
 """
-# The texts are in `boot_files`; what earlier versions wrote in its place is in `old_ways`.
+# The texts are in `boot_files`.
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from orchestrator.model.tuning import (
     TunableState,
     TuningProfile,
     Verdict,
-    subject_of,
 )
-from orchestrator.tuning import old_ways
 from orchestrator.tuning.boot_files import (
     INIT,
     INIT_TEXT,
@@ -45,10 +43,7 @@ from orchestrator.tuning.boot_files import (
     script_text,
 )
 
-FILES: Final = (
-    *(SCRIPT, PARTS, UNIT, PATH_UNIT, INIT, f"{UNIT}.d/*.conf"),
-    *(*old_ways.FILES, *old_ways.SHARED, old_ways.ACTIVE),
-)
+FILES: Final = (SCRIPT, PARTS, UNIT, PATH_UNIT, INIT, f"{UNIT}.d/*.conf")
 """What is read of every host."""
 SERVICES: Final = (NAME, PATH_NAME)
 SET_BY_US: Final = "set by orchestrate's unit, enabled"
@@ -64,9 +59,6 @@ class BootPlace:
 
     part: str  # name of the node's part
     root: str = ""  # a folder used in place of `/`
-    # subjects that the cluster's ledger still has of the node. What an earlier version wrote carries no
-    # cluster: it is removed if it is among them, and belongs to another cluster if not.
-    owed: frozenset[str] = frozenset()
 
 
 def lines_at_boot(facts: HostFacts, place: BootPlace) -> tuple[str, ...]:
@@ -137,25 +129,19 @@ def state(
         lines: of the tunables that the host has.
     """
     wanted = wanted_part(facts, profile, place, lines)
-    path, found = part_path(place.part), tuple(old_ways.removals(facts))
-    old = tuple(one for one in found if subject_of(one) in place.owed)
-    if not wanted and not old and facts.text(path) is None:
+    path = part_path(place.part)
+    if not wanted and facts.text(path) is None:
         return None
     disks = _disks_unknown(facts, place, lines) if wanted else ""
     files, modes = _files(facts, place, wanted, disks), _modes(facts)
     why, changes = _unreadable(facts, (path, *files), modes), tuple[Change, ...]()
     if not why:
         why = disks
-        made = _install(facts, files, modes) if wanted else _remove(facts, place)
-        changes = (*made, *(() if why else old))
+        changes = tuple(_install(facts, files, modes) if wanted else _remove(facts, place))
     aim = SET_BY_US if wanted else NOT_SET
-    theirs = ", ".join(dict.fromkeys(subject_of(one) for one in found if one not in old))
-    replaced = ", ".join(map(subject_of, old))
     others = [line for line in lines_of_part(facts, place) if line not in wanted.get(path, "").splitlines()]
     details = (
         why,
-        f"replaces what an earlier version wrote: {replaced}" if old else "",
-        f"leaves what an earlier version wrote from elsewhere: {theirs}" if theirs else "",
         f"replaces in {path}: {', '.join(others)}" if wanted and others else "",
         _differing(facts, files, modes, path, named=bool(others)) if wanted and changes else "",
         "" if wanted or not changes else f"removes {path}: the profile does not persist",

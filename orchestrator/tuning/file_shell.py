@@ -112,7 +112,6 @@ reload() {
     text=''
     case $1 in
         systemd) [ ! -d "$root/run/systemd/system" ] || as_root systemctl daemon-reload ;;
-        udev) [ ! -e "$root/run/udev/control" ] || as_root udevadm control --reload ;;
         init) links_of "${path##*/}" ;;
         *) : ;;
     esac || { why="as wanted, but $1 did not read it${said:+: $said}"; return 1; }
@@ -219,15 +218,6 @@ around() {
     below=$(tail -n "+$(($2 + 1))" "$path"; echo .); below=${below%.}
 }
 
-# The number of the line before which new lines belong, in $at, when a file ends in `exit 0`; 0 = at the end.
-find_exit() {
-    at=$(grep -n '[^[:space:]]' "$path" | tail -n 1)
-    case ${at#*:} in
-        "exit 0"|"exit 0"[[:space:]]*) at=${at%%:*} ;;
-        *) at=0 ;;
-    esac
-}
-
 # What the file will be, in $text. A file without a newline at its end is left without one: the way back sees
 # our last line without one, and restores exactly what was found.
 with_block() {
@@ -240,11 +230,7 @@ with_block() {
         text=$above$block$below
         return
     fi
-    find_exit
-    if [ "$at" -gt 0 ]; then
-        around "$at" "$((at - 1))"
-        text=$above$block$below
-    elif ends_with_newline; then
+    if ends_with_newline; then
         text=$all$block
     else
         text=$all$newline${block%?}

@@ -25,7 +25,6 @@ from orchestrator.model.host import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.redact import Redactor, beginning_of
-from orchestrator.tuning import old_ways
 from orchestrator.tuning.boot import BootPlace
 from orchestrator.tuning.boot_files import part_name
 from orchestrator.tuning.change_shell import TURN_SECONDS
@@ -50,7 +49,6 @@ class TunableHosts(Hosts):
 
     Args:
         settings: as of `Hosts`, and so are `redact`, `connections` and `now`.
-        owed: the subjects that the ledger of tuning still has of a node.
     """
 
     def __init__(
@@ -59,16 +57,11 @@ class TunableHosts(Hosts):
         *,
         redact: Redactor | None = None,
         connections: Connections | None = None,
-        owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
         now: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         super().__init__(settings, redact=redact, connections=connections, now=now)
         self._tuner = Tuner(
-            self._connection,
-            self._redact,
-            as_root=self._as_root,
-            owed=owed,
-            learn=self._learned.learn_password,
+            self._connection, self._redact, as_root=self._as_root, learn=self._learned.learn_password
         )
 
     def tuning(
@@ -102,7 +95,6 @@ class Tuner:
         redact: removes secrets from the hosts' output.
         tunables: by name.
         as_root: like `way`, with `sudo: auto` resolved; None = `way` itself.
-        owed: the subjects that the cluster's ledger still has of a node.
         learn: `Learned.learn_password`.
     """
 
@@ -113,12 +105,11 @@ class Tuner:
         tunables: Mapping[str, Tunable] = TUNABLES,
         *,
         as_root: Way | None = None,
-        owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
         learn: Callable[..., None] = lambda *_args, **_named: None,
     ) -> None:
         self._way, self._redact, self._tunables = way, redact, tunables
         self._as_root = as_root or way
-        self._owed, self._learn = owed, learn
+        self._learn = learn
         self._lock = threading.Lock()
         self._turns: dict[tuple[object, ...], threading.Lock] = {}
 
@@ -170,8 +161,7 @@ class Tuner:
         if isinstance(facts, Unknown):
             return facts
         settings, _ = cast("tuple[HostSettings, HostConnection]", self._way(node))
-        owed = frozenset(self._owed(node) if any(old_ways.removals(facts)) else ())
-        place = BootPlace(part=part_name(settings.cluster, node), root=settings.root, owed=owed)
+        place = BootPlace(part=part_name(settings.cluster, node), root=settings.root)
         return registry.compare(facts, profile, place, tunables=self._tunables, redact=self._redact)
 
     def _facts(self, node: NodeName, reads: tuple[FactReads, ...]) -> Reading[HostFacts]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.tuning import FileChange, TuningProfile, TuningSetting
-from orchestrator.runs import from_file
-from orchestrator.runtime.database import DatabaseUse
-from orchestrator.runtime.ledger import Tuning
-from orchestrator.runtime.store import open_store
+from orchestrator.model.tuning import TuningProfile, TuningSetting
 from orchestrator.tuning.boot_files import HEADER, part_path
-from tests.cli.console import Console
 from tests.cli.operating import Operating
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import THP, HostTree
@@ -190,32 +183,3 @@ def test_an_init_script_switched_off_by_hand_is_enabled(
     assert anna.apply(wanting("1"))[0] is ExitCode.DONE
     assert link in tree.files()
     anna.restores(before)
-
-
-OLD_FILE = "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf"
-OLD_TEXT = (
-    "# Written by orchestrate for vm.swappiness; `orchestrate tune revert` takes it away again.\nx = 1\n"
-)
-
-
-def test_a_check_looks_into_the_state_that_it_is_given(
-    console: Console, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What an earlier version wrote carries no cluster: the ledger in that state says whose it is."""
-    tree = host_kinds.debian(tmp_path / "host")
-    tree.write(OLD_FILE, OLD_TEXT)
-    settings = tree.settings(cluster="lab")
-    monkeypatch.setattr(from_file, "host_settings", lambda *_: {ES1: settings})
-    url = f"sqlite:///{tmp_path}/other.db"
-    change = FileChange(path=OLD_FILE, found=None, wanted=OLD_TEXT)
-    with closing(open_store(url, {}, access=DatabaseUse.WRITE)) as store:
-        tuning = Tuning(node=ES1, tunable="vm.swappiness", changes=(change,), operator="anna")
-        store.ledger("lab").record(tuning, 1.0)
-    wanted = {"applies_to": "elasticsearch", "settings": {"vm.swappiness": "1"}}
-    (console.folder / "wanted.yml").write_text(json.dumps(wanted))
-    command = ("tune", "check", "--cluster", file, "--profile", "./wanted.yml", "--only", "es1")
-    for state, says in ((("--state", url), "replaces what"), ((), "leaves what")):
-        said = console.run(*command, *state)
-        assert said.code == ExitCode.HELD
-        elsewhere = "" if state else " from elsewhere"
-        assert f"{says} an earlier version wrote{elsewhere}: {OLD_FILE}" in said.out

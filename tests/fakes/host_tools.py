@@ -214,9 +214,8 @@ off) printf 'off\\n' >"$at"; rm -f "$services/ktune/running" ;;
 esac
 """
 
-NOTHING: Final = "exit 0\n"
 
-TOOLS: Final[Mapping[str, str]] = {"sudo": SUDO, "tee": TEE, "udevadm": NOTHING}
+TOOLS: Final[Mapping[str, str]] = {"sudo": SUDO, "tee": TEE}
 """On every host."""
 SYSTEMD_TOOLS: Final[Mapping[str, str]] = {"systemctl": SYSTEMCTL}
 SYSV_TOOLS: Final[Mapping[str, str]] = {

@@ -25,7 +25,6 @@ def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
         case FileChange(path=path, reload=reload):
             reloads = {
                 Reload.SYSTEMD: ("systemctl daemon-reload",),
-                Reload.UDEV: ("udevadm control --reload",),
                 Reload.INIT: _links(path),
             }
             folder, quoted = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)

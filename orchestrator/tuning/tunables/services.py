@@ -18,8 +18,6 @@ from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile,
 from orchestrator.tuning.tunables.tunable import Absent, FactReads, Part, Tunable
 
 _OFF: Final = "off"
-_OVERRIDE: Final = "override"
-"""Of profiles for earlier versions, which wrote a profile of their own for tuned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +33,12 @@ class ServiceOff(Tunable):
 
     def valid(self, setting: TuningSetting) -> str | None:
         """It can only be wanted off."""
-        if setting.wanted == _OVERRIDE:
-            return f"must be {_OFF}: `{_OVERRIDE}` is not needed, values are set after tuned's; remove it"
         return None if setting.wanted == _OFF else f"must be {_OFF}"
 
-    def parts(
-        self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
-    ) -> Iterator[Part | Absent]:
+    def parts(self, facts: HostFacts, _: TuningSetting, profile: TuningProfile) -> Iterator[Part | Absent]:
         """Whether it runs, and whether it may start. systemd masks it: another service may want it."""
         found = facts.services.get(self.name, Unknown(reason="it was not read"))
-        if setting.wanted != _OFF:  # in the journal of a run that an earlier version began
-            yield Absent(why="values are set after tuned: nothing has to be overridden")
-        elif isinstance(found, Unknown):
+        if isinstance(found, Unknown):
             why = f"the state of {self.name} could not be read: {found.reason}"
             yield Part(wanted=_OFF, found="", running=None, detail=why)
         elif not found.present:

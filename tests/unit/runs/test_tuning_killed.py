@@ -1,4 +1,4 @@
-"""Tuning that is killed after every step on a host: next boot, what it replaces, and values."""
+"""Tuning that is killed after every step on a host: next boot, values, and what an earlier ledger has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     BlockChange,
     FileChange,
-    Reload,
     TunedChange,
     TuningProfile,
 )
@@ -25,7 +24,6 @@ from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.ledger import Ledger, Tuning
 from orchestrator.runtime.store import StateStore, open_store
-from orchestrator.tuning import old_ways
 from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree
@@ -37,12 +35,7 @@ RC_LOCAL = "/etc/rc.d/rc.local"
 HEAD = "# Written by orchestrate for vm.swappiness; `orchestrate tune revert` takes it away again.\n"
 LASTED: tuple[FileChange | TunedChange | BlockChange, ...] = (
     FileChange(path="/etc/sysctl.d/90-orchestrate-vm.swappiness.conf", found=None, wanted=f"{HEAD}x = 1\n"),
-    FileChange(
-        path="/etc/udev/rules.d/90-orchestrate-io_scheduler.rules",
-        found=None,
-        wanted=f"{HEAD}x\n",
-        reload=Reload.UDEV,
-    ),
+    FileChange(path="/etc/udev/rules.d/90-orchestrate-io_scheduler.rules", found=None, wanted=f"{HEAD}x\n"),
     FileChange(
         path="/etc/tuned/orchestrate/tuned.conf",
         found=None,
@@ -56,7 +49,6 @@ MUTATING = {
     **dict.fromkeys(("tee", "rm", "mkdir", "rmdir", "chmod"), "*"),
     "systemctl": "stop*|start*|enable*|disable*|mask*|unmask*|daemon-reload*",
     "tuned-adm": "profile*|off",
-    "udevadm": "*",
     "chkconfig": "*",
     "service": "*stop|*start",
 }
@@ -99,7 +91,7 @@ class Scene:
                 case FileChange(path=path, wanted=str(text)):
                     self.tree.write(path, text)
                 case TunedChange():
-                    self.tree.write(old_ways.ACTIVE, "orchestrate\n")
+                    self.tree.write("/etc/tuned/active_profile", "orchestrate\n")
                 case BlockChange(path=path, name=name, wanted=lines):
                     marks = f"# BEGIN orchestrate {name}\n{lines}\n# END orchestrate {name}\n"
                     self.tree.write(path, f"{self.tree.read(path)}{marks}")
@@ -117,10 +109,7 @@ class Scene:
 
     def where(self) -> TunedHosts:
         path = f"{self.state}:{self.tree.environment['PATH']}"
-        port = TunableHosts(
-            {ES1: self.tree.settings(environment={"PATH": path}, cluster="prod")},
-            owed=lambda node: [one.subject for one in self.ledger.owed().get(node, ())],
-        )
+        port = TunableHosts({ES1: self.tree.settings(environment={"PATH": path}, cluster="prod")})
         return TunedHosts(
             clock=SystemClock(),
             cluster="prod",

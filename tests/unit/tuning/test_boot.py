@@ -1,4 +1,4 @@
-"""The next boot as a state of a host: script, part and units, and what earlier versions left. Pure."""
+"""The next boot as a state of a host: script, part and units. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.model.host import (
-    FileText,
     HostFacts,
     InitSystem,
     ServiceFacts,
@@ -17,7 +16,6 @@ from orchestrator.model.host import (
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     BOOT,
-    BlockChange,
     FileChange,
     HostTuning,
     ServiceChange,
@@ -27,9 +25,8 @@ from orchestrator.model.tuning import (
     TuningProfile,
     ValueChange,
     Verdict,
-    subject_of,
 )
-from orchestrator.tuning import boot, boot_files, old_ways
+from orchestrator.tuning import boot, boot_files
 from orchestrator.tuning.boot import BootPlace
 from orchestrator.tuning.tunables import registry
 from orchestrator.tuning.undoing import Back, Ours, rank, reads_for, standing
@@ -321,33 +318,3 @@ def test_our_unit_is_off_before_values_are_restored() -> None:
     runs = {boot_files.NAME: ServiceFacts(present=True, running=True, enabled=True)}
     made = serving(installed(current()), **runs)
     assert standing(made, (removed,), parts={PART}) == Ours(change=removed)
-
-
-OLD = "# Written by orchestrate for x; `orchestrate tune revert` takes it away again.\n"
-EARLIER: dict[str, FileText] = {
-    "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf": f"{OLD}vm.swappiness = 1\n",
-    "/etc/udev/rules.d/90-orchestrate-io_scheduler.rules": f"{OLD}x\n",
-    "/etc/tuned/orchestrate/tuned.conf": f"{OLD}[main]\ninclude=balanced\n",
-    "/etc/rc.local": "true\n# BEGIN orchestrate x\necho\n# END orchestrate x\n",
-    old_ways.ACTIVE: "orchestrate\n",
-}
-
-
-def test_what_earlier_versions_wrote_is_removed_once() -> None:
-    theirs = {"/etc/sysctl.d/99-orchestrate-mine.conf": "vm.swappiness = 5\n"}
-    host = with_files(current(), **EARLIER, **theirs)
-    removed = list(old_ways.removals(host))
-    assert [type(one) for one in removed] == [FileChange, FileChange, TunedChange, FileChange, BlockChange]
-    assert TunedChange(found="orchestrate", wanted="balanced") in removed
-    assert not [one for one in removed if "mine" in str(one)]
-    found = state(host, replace(PLACE, owed=frozenset(map(subject_of, removed))))
-    assert found.verdict is Verdict.DRIFT
-    assert "replaces what an earlier version wrote: /etc/sysctl.d" in found.detail
-    # Our script is there before tuned's profile is switched, which restores values that tuned once found.
-    kinds = [type(one) for one in found.changes]
-    assert kinds.index(TunedChange) > kinds.index(ServiceChange)
-    # It carries no cluster: what is not in this one's ledger is another cluster's, and stays.
-    kept = state(host)
-    assert not set(removed) & set(kept.changes)
-    assert "leaves what an earlier version wrote from elsewhere: /etc/sysctl.d" in kept.detail
-    assert list(old_ways.removals(replace(host, files={**current().files, **theirs}))) == []

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import JournalError
 from orchestrator.hosts.connection import CommandResult, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -67,20 +66,6 @@ def test_whether_root_needs_sudo_is_found_before_the_change(tree: HostTree) -> N
     tuner = Tuner(lambda _: (unknown, connection), Redactor(), as_root=lambda _: (known, connection))
     assert isinstance(tuner.perform(TuneHost(node=ES1, tunable="x", changes=(CHANGE,))), Done)
     assert tree.calls("sudo") == (f"sudo -n tee {tree.path}{SWAPPINESS}",)
-
-
-def test_a_state_that_cannot_be_read_is_no_defect(tree: HostTree) -> None:
-    tree.write(
-        "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf",
-        "# Written by orchestrate for vm.swappiness\nvm.swappiness = 1\n",
-    )
-
-    def locked(_: NodeName) -> Sequence[str]:
-        raise JournalError("state file state.db: another process has kept it locked for 10 s")
-
-    found = TunableHosts({ES1: host(tree, "es1")}, owed=locked).tuning([ES1], PROFILE)[ES1]
-    assert isinstance(found, Unknown)
-    assert found.reason == "host of es1: state file state.db: another process has kept it locked for 10 s"
 
 
 class Unwell(Tunable):
