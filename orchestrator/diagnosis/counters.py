@@ -1,4 +1,4 @@
-"""The kernel's counters: parsing of /proc/vmstat, /proc/stat, buddyinfo and disks, and rates of two readings.
+"""The kernel's counters and numad's log: parsing of /proc/vmstat, /proc/stat, buddyinfo and disks, and rates.
 
 Counter names differ by kernel: RHEL 6 (2.6.32) counts `pgsteal_ZONE` for both kinds of reclaim and
 `kswapd_steal` beside it, 3.4 to 4.7 count `pgsteal_direct_ZONE`, later ones `pgsteal_direct` alone. A counter
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-from orchestrator.model.diagnosis import Compaction, CpuUse, DiskUse, FreeZone, Reclaim
+from orchestrator.model.diagnosis import Compaction, CpuUse, DiskUse, FreeZone, PageMove, Reclaim
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.tuning.tunables.choices import parse
 
@@ -88,7 +89,7 @@ def read_buddyinfo(text: str) -> Reading[tuple[FreeZone, ...]]:
 
 
 def read_disks(text: str) -> Mapping[str, DiskCounters]:
-    """Lines `name|rotational|scheduler|stat`, as in the script of `asking`; incomplete lines are skipped."""
+    """Lines `name|rotational|scheduler|stat`, as in the script of a reading; incomplete lines are skipped."""
     found = {}
     for line in text.splitlines():
         fields = line.split("|")
@@ -211,3 +212,63 @@ def _rate(before: int, after: int, seconds: Seconds, name: str = "a counter") ->
     if after < before:
         raise Went(name)
     return (after - before) / seconds
+
+
+_STAMP: Final = r"^(?:(?P<stamp>\w{3} \w{3} +\d{1,2} \d\d:\d\d:\d\d \d{4}): )?"
+_ADVISED: Final = re.compile(_STAMP + r"Advising pid (?P<pid>\d{1,20}) \((?P<command>.*)\) move from nodes")
+_MOVED: Final = re.compile(
+    _STAMP
+    + r"PID (?P<pid>\d{1,20}) moved to node\(s\) (?P<nodes>\S+) in "
+    + r"(?P<whole>\d{1,12})\.(?P<rest>\d{1,2}) seconds"
+)
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+"""Months of ctime(3) in numad's lines: English in any locale. The time is the host's local time."""
+
+
+def read_numad_log(text: str, now: str | None = None) -> tuple[PageMove, ...]:
+    """The finished moves, in their order.
+
+    numad writes the hundredths of a second without a leading zero ("%d.%d" in its source): 59.2 seconds are
+    59.02.
+
+    Args:
+        text: the log or its end.
+        now: the host's local time as `2015-03-14T06:10:00`; None = unknown.
+    """
+    commands: dict[int, str] = {}
+    moves = []
+    clock = _moment(now)
+    for line in text.splitlines():
+        if advised := _ADVISED.match(line):
+            commands[int(advised["pid"])] = advised["command"]
+        elif moved := _MOVED.match(line):
+            moves.append(
+                PageMove(
+                    pid=int(moved["pid"]),
+                    command=commands.get(int(moved["pid"]), ""),
+                    to_nodes=moved["nodes"],
+                    seconds=int(moved["whole"]) + int(moved["rest"]) / 100,
+                    age=_age(moved["stamp"], clock),
+                )
+            )
+    return tuple(moves)
+
+
+def _moment(now: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(now) if now else None
+    except ValueError:
+        return None
+
+
+def _age(stamp: str | None, now: datetime | None) -> Seconds | None:
+    """How long ago; both times are the host's local time."""
+    if stamp is None or now is None:
+        return None
+    _, month, day, time, year = stamp.split()
+    try:
+        hour, minute, second = (int(part) for part in time.split(":"))
+        then = datetime(int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=None)  # noqa: DTZ001  (local on both sides)
+    except ValueError:
+        return None
+    return max(0.0, (now.replace(tzinfo=None) - then).total_seconds())

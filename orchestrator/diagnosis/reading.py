@@ -1,20 +1,131 @@
-"""Turns the answers of two readings into the signs of a host. Pure; a failed part is unknown by itself."""
+"""A reading of a host: the script that any user may run, its answers, and the signs in two of them. Pure.
+
+A diagnosis takes two readings with the same script, without changes and without sudo. The output of a command
+is bounded, so every part is bounded too: a host with 256 CPUs or 500 processes must not push the other parts
+out. A part that failed is unknown by itself.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from orchestrator.diagnosis import asking, counters
-from orchestrator.diagnosis.counters import CpuTimes, DiskCounters
-from orchestrator.diagnosis.numad_log import read_numad_log
+from orchestrator.diagnosis import counters
+from orchestrator.diagnosis.counters import CpuTimes, DiskCounters, read_numad_log
+from orchestrator.hosts import script
 from orchestrator.hosts.script import Section, read_sections
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import DiskUse, ErlangUse, FreeZone, Numad, Signs, ThreadUse
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.tuning.tunables.choices import parse
+
+UPTIME: Final = "uptime"
+BOOT: Final = "boot-id"
+NOW: Final = "now"
+STAT: Final = "stat"
+VMSTAT: Final = "vmstat"
+BUDDY: Final = "buddyinfo"
+LOAD: Final = "loadavg"
+MEMORY: Final = "meminfo"
+VALUES: Final = "values"
+NUMA: Final = "numa"
+DISKS: Final = "disks"
+NUMAD: Final = "numad.log"
+PROCESSES: Final = "processes"
+ERLANG: Final = "erlang"
+"""Names of the parts, and of the files in a recorded folder."""
+
+ABSENT: Final = "(absent)"
+"""Marks a file that does not exist, as opposed to a file that cannot be read."""
+
+HUGE_PAGES: Final = (
+    "/sys/kernel/mm/redhat_transparent_hugepage/",
+    "/sys/kernel/mm/transparent_hugepage/",
+)
+"""RHEL 6 has the first, and may have both; there the first is in force."""
+ZONE_RECLAIM: Final = "/proc/sys/vm/zone_reclaim_mode"
+MIN_FREE: Final = "/proc/sys/vm/min_free_kbytes"
+_VALUE_FILES: Final = (
+    *(folder + name for folder in HUGE_PAGES for name in ("enabled", "defrag")),
+    ZONE_RECLAIM,
+    MIN_FREE,
+)
+_LOG_LINES: Final = 200
+"""Lines of numad's log: two lines a move, and a move every few seconds at the worst."""
+_DISK_BYTES: Final = 12000
+_THREAD_BYTES: Final = 20000
+_COMMANDS: Final = r"beam(\.smp)?|numad|khugepaged|kcompactd[0-9]+"
+
+_DISK_LOOP: Final = """\
+for d in {root}/sys/block/*; do
+  [ -r "$d/stat" ] || continue
+  set -- $(cat "$d/stat")
+  [ "${{1:-0}}${{5:-0}}" = 00 ] && continue
+  r=$(cat "$d/queue/rotational" 2>/dev/null); s=$(cat "$d/queue/scheduler" 2>/dev/null)
+  echo "${{d##*/}}|$r|$s|$*"
+done | head -c {bytes}"""
+"""Disks without any activity since the boot are left out: a host may have dozens of idle loop devices."""
+
+_THREAD_SCRIPT: Final = r"""
+if [ ! -r {root}/proc/1/stat ]; then echo "processes of others are hidden (hidepid)"; false
+else for p in $(grep -lsE '^[0-9]+ \(beam(\.smp)?\)' {root}/proc/[0-9]*/stat | cut -d/ -f{field}); do
+  echo "vm $p"
+  grep -sE '^[0-9]+ \(|^voluntary_ctxt' {root}/proc/$p/task/[0-9]*/stat {root}/proc/$p/task/[0-9]*/status |
+  awk '
+    {{ n = split($1, path, "/"); thread = path[n - 1] }}
+    /\/stat:/ {{ close_at = index($0, ") "); open_at = index($0, " (")
+      name[thread] = substr($0, open_at + 2, close_at - open_at - 2)
+      split(substr($0, close_at + 2), field, " "); ticks[thread] = field[12] + field[13] }}
+    /voluntary_ctxt/ {{ sleeps[thread] = $NF }}
+    END {{ for (thread in ticks) if (name[thread] ~ /^([0-9]+_scheduler|erts_sched_[0-9]+|beam(\.smp)?)$/)
+      print "thread", thread, ticks[thread], sleeps[thread] + 0, name[thread] }}'
+done | head -c {bytes}; fi"""
+"""Ticks and voluntary switches of each scheduler thread: `N_scheduler` up to OTP 24, `erts_sched_N` since.
+Before OTP 18 every thread has the program's name."""
+
+
+def reading_command(root: str = "") -> str:
+    """The command line of one reading.
+
+    Args:
+        root: a folder used in place of `/` on that host.
+    """
+    return script.untranslated(script.sections(_parts(root)))
+
+
+def _parts(root: str = "") -> Sequence[tuple[str, str]]:
+    """Name and shell line of each part; the name is also that of the file in a recorded folder."""
+    at = shlex.quote(root) if root else ""
+    depth = len([part for part in root.split("/") if part])
+    log = f"{at}/var/log/numad.log"
+    values = " ".join(f"{at}{path}" for path in _VALUE_FILES)
+    return (
+        (UPTIME, f"cat {at}/proc/uptime"),
+        (BOOT, f"cat {at}/proc/sys/kernel/random/boot_id"),
+        (NOW, "date '+%Y-%m-%dT%H:%M:%S'"),
+        (STAT, f"grep -E '^(cpu |ctxt)' {at}/proc/stat; echo cpus $(grep -c '^cpu[0-9]' {at}/proc/stat)"),
+        (VMSTAT, f"cat {at}/proc/vmstat"),
+        (BUDDY, f"head -c 8000 {at}/proc/buddyinfo"),
+        (LOAD, f"cat {at}/proc/loadavg"),
+        (MEMORY, f'head -n 3 {at}/proc/meminfo; echo "PageSize: $(getconf PAGESIZE)"'),
+        (
+            VALUES,
+            f'for f in {values}; do if [ -e "$f" ]; then v=$(cat "$f" 2>&1); else v="{ABSENT}"; fi;'
+            """ echo "${f#ROOT}: $v"; done""".replace("ROOT", at),
+        ),
+        (NUMA, f"ls -d {at}/sys/devices/system/node/node[0-9]* 2>/dev/null | wc -l"),
+        (DISKS, _DISK_LOOP.format(root=at, bytes=_DISK_BYTES)),
+        (NUMAD, f"if [ -e {log} ]; then tail -n {_LOG_LINES} {log}; else echo '{ABSENT}'; fi"),
+        (
+            PROCESSES,
+            f"getconf CLK_TCK; grep -hsoE '^[0-9]+ \\(({_COMMANDS})\\)' {at}/proc/[0-9]*/stat; true",
+        ),
+        (ERLANG, _THREAD_SCRIPT.format(root=at, field=depth + 3, bytes=_THREAD_BYTES)),
+    )
+
 
 SHORTEST: Final = 0.5
 """Seconds; rates over less time are noise (counters tick a hundred times a second)."""
@@ -60,26 +171,26 @@ class HostReading:
 
 
 def read_answers(output: str) -> HostReading:
-    """Parse what the script of `asking` printed on a host."""
+    """Parse what `reading_command` printed on a host."""
     answers = read_sections(output)
-    stat, vmstat = _text(answers, asking.STAT), _text(answers, asking.VMSTAT)
-    buddy, disks = _text(answers, asking.BUDDY), _text(answers, asking.DISKS)
-    processes = _text(answers, asking.PROCESSES)
+    stat, vmstat = _text(answers, STAT), _text(answers, VMSTAT)
+    buddy, disks = _text(answers, BUDDY), _text(answers, DISKS)
+    processes = _text(answers, PROCESSES)
     return HostReading(
-        uptime=_first_number(answers, asking.UPTIME),
-        boot_id=_or_empty(_text(answers, asking.BOOT)),
+        uptime=_first_number(answers, UPTIME),
+        boot_id=_or_empty(_text(answers, BOOT)),
         stat=stat if isinstance(stat, Unknown) else counters.read_stat(stat),
         vmstat=vmstat if isinstance(vmstat, Unknown) else counters.read_plain(vmstat),
         zones=buddy if isinstance(buddy, Unknown) else counters.read_buddyinfo(buddy),
-        load=_first_number(answers, asking.LOAD),
-        memory=_memory(_text(answers, asking.MEMORY)),
-        page=_page(_text(answers, asking.MEMORY)),
-        values=_values(_text(answers, asking.VALUES)),
-        numa_nodes=_numa(_text(answers, asking.NUMA)),
+        load=_first_number(answers, LOAD),
+        memory=_memory(_text(answers, MEMORY)),
+        page=_page(_text(answers, MEMORY)),
+        values=_values(_text(answers, VALUES)),
+        numa_nodes=_numa(_text(answers, NUMA)),
         disks=disks if isinstance(disks, Unknown) else counters.read_disks(disks),
         numad=_numad(answers, processes),
         hertz=_hertz(processes),
-        erlang=_erlang(_text(answers, asking.ERLANG)),
+        erlang=_erlang(_text(answers, ERLANG)),
     )
 
 
@@ -125,8 +236,8 @@ def signs_of(
         erlang=_erlang_use(first, second, seconds),
         huge_pages=huge,
         huge_pages_defrag=defrag,
-        zone_reclaim_mode=_whole(second.values, asking.ZONE_RECLAIM, 1),
-        min_free=_whole(second.values, asking.MIN_FREE, _KIB),
+        zone_reclaim_mode=_whole(second.values, ZONE_RECLAIM, 1),
+        min_free=_whole(second.values, MIN_FREE, _KIB),
     )
 
 
@@ -210,7 +321,7 @@ def _values(text: Reading[str]) -> Mapping[str, Reading[str]]:
         path, _, value = line.partition(": ")
         if "Permission denied" in value or "Input/output error" in value:
             found[path] = Unknown(reason=f"{path} cannot be read: {value}")
-        elif value != asking.ABSENT:
+        elif value != ABSENT:
             found[path] = value
     return found
 
@@ -228,7 +339,7 @@ def _huge_pages(values: Mapping[str, Reading[str]]) -> tuple[Reading[str], Readi
     if not values:
         lost = Unknown(reason="the settings of transparent huge pages could not be read")
         return lost, lost
-    for folder in asking.HUGE_PAGES:
+    for folder in HUGE_PAGES:
         if folder + "enabled" in values:
             enabled, defrag = values[folder + "enabled"], values.get(folder + "defrag", "")
             return _word(enabled), _word(defrag)
@@ -240,12 +351,12 @@ def _word(value: Reading[str]) -> Reading[str]:
 
 
 def _numad(answers: Mapping[str, Section], processes: Reading[str]) -> Reading[Numad]:
-    log = _text(answers, asking.NUMAD)
+    log = _text(answers, NUMAD)
     if isinstance(log, Unknown):
         return log
-    now = _or_empty(_text(answers, asking.NOW))
+    now = _or_empty(_text(answers, NOW))
     running = None if isinstance(processes, Unknown) else "(numad)" in processes
-    return Numad(moves=() if log == asking.ABSENT else read_numad_log(log, now), running=running)
+    return Numad(moves=() if log == ABSENT else read_numad_log(log, now), running=running)
 
 
 def _hertz(processes: Reading[str]) -> int:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from orchestrator.diagnosis.asking import reading_command
-from orchestrator.diagnosis.reading import HostReading, read_answers, signs_of
+from orchestrator.diagnosis.reading import HostReading, read_answers, reading_command, signs_of
 from orchestrator.hosts.connection import CommandResult, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.readings import ask, longest, read_hosts

@@ -24,7 +24,7 @@ EXPLAINED = {
     "config/playbook.py",
     "config/policy.py",
     "config/which_file.py",
-    "diagnosis/findings/outlier.py",
+    "diagnosis/findings.py",
     "tuning/tunables/own_files.py",  # written into files on hosts
     "tuning/boot_files.py",
     "tuning/undoing.py",  # within the output of `tune revert`

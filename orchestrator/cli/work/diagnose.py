@@ -14,7 +14,7 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.quantities import format_duration, parse_duration
-from orchestrator.diagnosis.findings.diagnose import diagnose as look_for_all
+from orchestrator.diagnosis.findings import diagnose as look_for_all
 from orchestrator.diagnosis.records import signs_of_records
 from orchestrator.diagnosis.sampler import LONGEST, SHORTEST, sample
 from orchestrator.errors import ExitCode, JournalError, UsageError

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.diagnosis.findings.diagnose import diagnose
+from orchestrator.diagnosis.findings import diagnose
 from orchestrator.diagnosis.records import signs_of_records
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.diagnosis import counters, recorded
-from orchestrator.diagnosis.numad_log import read_numad_log
+from orchestrator.diagnosis import counters, records
 from orchestrator.model.reading import Unknown
 
 ZONED = {"dma": 0, "dma32": 1000, "normal": 9000, "movable": 0}
@@ -119,19 +118,19 @@ def test_columns_of_sar_go_by_name_in_any_language_and_version() -> None:
         "07:11:01 PM    314,69     12,23  118,90     3,54   209,09      1,00  20000,00     20,00   0,10\n"
         "Average:       314,69     12,23  118,90     3,54   209,09      9,99      9,00    999,00   0,10\n"
     )
-    found = recorded.read_sar_paging(newer)
+    found = records.read_sar_paging(newer)
     assert not isinstance(found, Unknown)
     assert (found.scanned_direct, found.scanned_kswapd, found.stolen) == (20000.0, 1.0, 20.0)
-    assert isinstance(recorded.read_sar_paging("07:10:01  tps rtps\n07:11:01 1 2\n"), Unknown)
+    assert isinstance(records.read_sar_paging("07:10:01  tps rtps\n07:11:01 1 2\n"), Unknown)
 
 
 def test_numad_writes_hundredths_without_a_zero_in_front() -> None:
     text = "Sat Mar 14 06:07:01 2015: PID 7 moved to node(s) 0,1 in 59.2 seconds\n"
-    (move,) = read_numad_log(text, "2015-03-14T06:08:01")
+    (move,) = counters.read_numad_log(text, "2015-03-14T06:08:01")
     assert (move.seconds, move.to_nodes, move.age, move.command) == (59.02, "0,1", 60.0, "")
 
 
 def test_perf_is_read_in_both_of_its_forms() -> None:
     new = "    93.80%  [kernel]  [k] _raw_spin_lock_irqsave\n     2.10%  libjvm.so  [.] SpinPause\n"
-    found = recorded.read_perf(new)
+    found = records.read_perf(new)
     assert found == {"_raw_spin_lock_irqsave": pytest.approx(0.938), "SpinPause": pytest.approx(0.021)}

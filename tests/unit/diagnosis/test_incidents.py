@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.diagnosis.findings.diagnose import ON_ONE_HOST
+from orchestrator.diagnosis.findings import ON_ONE_HOST
 from orchestrator.diagnosis.records import signs_of_records
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Confidence, Syndrome

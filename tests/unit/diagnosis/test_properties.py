@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.diagnosis.findings.diagnose import diagnose
+from orchestrator.diagnosis.findings import diagnose
 from orchestrator.diagnosis.reading import read_answers, signs_of
 from orchestrator.diagnosis.records import signs_of_records
 from orchestrator.errors import UsageError

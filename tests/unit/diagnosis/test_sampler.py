@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.diagnosis.findings.diagnose import diagnose
+from orchestrator.diagnosis.findings import diagnose
 from orchestrator.diagnosis.sampler import sample
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostLimits, HostSettings

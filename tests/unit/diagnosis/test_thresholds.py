@@ -8,16 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.diagnosis.findings import (
-    busy_wait,
-    compaction,
-    fragmentation,
-    numad,
-    outlier,
-    reclaim,
-    scheduler,
-)
-from orchestrator.diagnosis.findings.diagnose import diagnose
+from orchestrator.diagnosis import findings
+from orchestrator.diagnosis.findings import diagnose
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import (
     Compaction,
@@ -76,7 +68,7 @@ def _moved(seconds: float, age: float | None = None, command: str = "java") -> N
     return Numad(moves=(PageMove(pid=7, command=command, to_nodes="0", seconds=seconds, age=age),))
 
 
-ENOUGH_PAGES = fragmentation.ENOUGH // 4096
+ENOUGH_PAGES = findings.ENOUGH_FREE // 4096
 LOCK, COMPACT = "_spin_lock_irq", "compact_zone"
 THP, RECLAIM, BUSY = Syndrome.THP_COMPACTION, Syndrome.DIRECT_RECLAIM, Syndrome.BUSY_WAIT
 CRUMBS, MOVES, DISKS = Syndrome.FRAGMENTATION, Syndrome.NUMAD_MOVES, Syndrome.IO_SCHEDULER
@@ -112,20 +104,32 @@ def erlang(use: tuple[int, float, float]) -> dict[str, Any]:
     return {"erlang": (schedulers(count, cpu=cpu, sleeps=sleeps),)}
 
 
-HOT, WORK = busy_wait.HOT, scheduler.AT_WORK
+HOT, WORK = findings.HOT, findings.AT_WORK
 ILL: tuple[tuple[str, Syndrome, Build, Any, Any], ...] = (
-    ("a move of a second", MOVES, moves, numad.SLOW_MOVE, numad.SLOW_MOVE - 0.01),
-    ("a move of this week", MOVES, lambda age: {"numad": _moved(9, age=age)}, numad.RECENT, numad.RECENT + 1),
-    ("pages scanned", RECLAIM, lambda n: {"reclaim": _reclaim(n, 0.0)}, reclaim.SCANNED, reclaim.SCANNED - 1),
+    ("a move of a second", MOVES, moves, findings.SLOW_MOVE, findings.SLOW_MOVE - 0.01),
+    (
+        "a move of this week",
+        MOVES,
+        lambda age: {"numad": _moved(9, age=age)},
+        findings.RECENT,
+        findings.RECENT + 1,
+    ),
+    (
+        "pages scanned",
+        RECLAIM,
+        lambda n: {"reclaim": _reclaim(n, 0.0)},
+        findings.SCANNED,
+        findings.SCANNED - 1,
+    ),
     (
         "pages freed",
         RECLAIM,
         lambda share: {"reclaim": _reclaim(1e6, share)},
-        reclaim.LOW_YIELD - 0.001,
-        reclaim.LOW_YIELD,
+        findings.LOW_YIELD - 0.001,
+        findings.LOW_YIELD,
     ),
-    ("stalls", THP, lambda n: _huge(n, cpu=_cpu(0.9)), compaction.STALLS, compaction.STALLS - 0.1),
-    ("system share beside stalls", THP, stalls, compaction.RAISED_SYSTEM, compaction.RAISED_SYSTEM - 0.001),
+    ("stalls", THP, lambda n: _huge(n, cpu=_cpu(0.9)), findings.STALLS, findings.STALLS - 0.1),
+    ("system share beside stalls", THP, stalls, findings.RAISED_SYSTEM, findings.RAISED_SYSTEM - 0.001),
     (
         "stalls without huge pages",
         THP,
@@ -133,7 +137,7 @@ ILL: tuple[tuple[str, Syndrome, Build, Any, Any], ...] = (
         "always",
         "never",
     ),
-    ("system share alone", THP, system_alone, compaction.HEAVY_SYSTEM, compaction.HEAVY_SYSTEM - 0.001),
+    ("system share alone", THP, system_alone, findings.HEAVY_SYSTEM, findings.HEAVY_SYSTEM - 0.001),
     (
         "system share alone, huge pages as asked for",
         THP,
@@ -158,7 +162,7 @@ ILL: tuple[tuple[str, Syndrome, Build, Any, Any], ...] = (
     ("of a disk at work", DISKS, lambda kib: disk({"carries_data": None, "kib": kib}), WORK, WORK - 1),
     ("of a real disk", DISKS, lambda name: disk({"carries_data": None, "name": name}), "sda", "loop3"),
     ("hot schedulers", BUSY, erlang, (12, HOT, 300), (12, HOT - 0.01, 300)),
-    ("schedulers that compute", BUSY, erlang, (12, 0.9, busy_wait.SLEEPS), (12, 0.9, busy_wait.SLEEPS - 1)),
+    ("schedulers that compute", BUSY, erlang, (12, 0.9, findings.SLEEPS), (12, 0.9, findings.SLEEPS - 1)),
     ("schedulers that are fewer already", BUSY, erlang, (12, 0.9, 300), (10, 0.9, 300)),
 )
 
@@ -241,9 +245,11 @@ def test_a_host_far_off_its_peers_is_named_with_the_measure() -> None:
 
 
 def test_few_hosts_tell_little_of_what_is_usual() -> None:
-    assert _outliers(outlier.FEWEST, cpu=_cpu(0.4)) == [("es1", "low", ["system share of the CPUs"])]
-    assert _outliers(outlier.FEWEST - 1, cpu=_cpu(0.9)) == []
-    assert _outliers(outlier.ENOUGH, cpu=_cpu(0.4))[0][1] == "likely"
+    assert _outliers(findings.FEWEST_MACHINES, cpu=_cpu(0.4)) == [
+        ("es1", "low", ["system share of the CPUs"])
+    ]
+    assert _outliers(findings.FEWEST_MACHINES - 1, cpu=_cpu(0.9)) == []
+    assert _outliers(findings.ENOUGH_MACHINES, cpu=_cpu(0.4))[0][1] == "likely"
 
 
 def test_what_nobody_would_notice_is_no_outlier() -> None:

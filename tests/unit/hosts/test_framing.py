@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.diagnosis import asking
-from orchestrator.diagnosis.reading import read_answers
+from orchestrator.diagnosis.reading import read_answers, reading_command
 from orchestrator.hosts import script
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
@@ -83,7 +82,7 @@ def test_a_log_with_marks_forges_no_counter(tmp_path: Path) -> None:
     log.write_text(
         "".join((*forged("numad.log", "uptime", "99.0"), *forged("numad.log", "loadavg", "300.0")))
     )
-    read = read_answers(answer(asking.reading_command(str(root))))
+    read = read_answers(answer(reading_command(str(root))))
     assert (read.uptime, read.load) == (7.5, 0.5)
 
 

@@ -1,1 +1,0 @@
-"""What the counters of hosts say: findings, from data alone."""
