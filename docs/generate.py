@@ -35,19 +35,8 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
 from orchestrator.steps import step_of_node, step_of_run
-from orchestrator.tuning import boot, boot_files
-from orchestrator.tuning.tunables import (
-    disks,
-    erlang,
-    huge_pages,
-    jvm,
-    kernel_parameters,
-    limits,
-    own_files,
-    registry,
-    services,
-)
-from orchestrator.tuning.tunables.tunable import shown as _shown
+from orchestrator.tuning import boot, boot_files, registry
+from orchestrator.tuning.tunable import shown as _shown
 
 FOLDER: Final = Path(__file__).parent / "reference"
 
@@ -162,19 +151,9 @@ with the original value, for `tune revert`. `tune check` changes nothing.
 Tunables are applied in the order of this table; the order in the profile does not matter.
 """
 _STORES: Final = ("elasticsearch", "riak", "cassandra", "hadoop")
-_TUNABLE_MODULES: Final = (
-    ("Services", services),
-    ("Huge pages", huge_pages),
-    ("Disks", disks),
-    ("Kernel parameters", kernel_parameters),
-    ("Huge pages of the JVM", jvm),
-    ("Limits of the service", limits),
-    ("Erlang's schedulers", erlang),
-)
 _LASTING_MODULES: Final = (
     ("The boot script", boot_files),
     ("At the next boot", boot),
-    ("Files of the program", own_files),
 )
 
 
@@ -199,13 +178,17 @@ def tuning() -> str:
         for store, profile in profiles.items()
         for setting in profile.settings
     ]
+    kinds: dict[type, str] = {}
+    for name, tunable in registry.TUNABLES.items():
+        names = kinds.get(type(tunable))
+        kinds[type(tunable)] = f"`{name}`" if names is None else f"{names}, `{name}`"
     return _page(
         "Host tuning",
-        "orchestrator/tuning/tunables/` and `configs/tuning/",
+        "orchestrator/tuning/` and `configs/tuning/",
         _TUNING,
         _table(("tunable", "takes", *_STORES), rows),
         "## What they do\n",
-        *(f"### {title}\n\n{_of_module(module)}\n" for title, module in _TUNABLE_MODULES),
+        *(f"### {names}\n\n{inspect.getdoc(kind)}\n" for kind, names in kinds.items()),
         "## How values last over a boot\n",
         *(f"### {title}\n\n{_of_module(module)}\n" for title, module in _LASTING_MODULES),
         "## Reasons and sources of the shipped values\n",

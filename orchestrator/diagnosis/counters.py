@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.model.diagnosis import Compaction, CpuUse, DiskUse, FreeZone, PageMove, Reclaim
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.tuning.tunables.choices import parse
+from orchestrator.tuning.values import parse
 
 ZONES: Final = ("dma", "dma32", "normal", "high", "movable", "device")
 """Suffixes of counters by zone; `pgscan_direct_throttle`, for example, counts neither a zone nor pages."""

@@ -20,7 +20,7 @@ from orchestrator.hosts.script import Section, read_sections
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import DiskUse, ErlangUse, FreeZone, Numad, Signs, ThreadUse
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.tuning.tunables.choices import parse
+from orchestrator.tuning.values import parse
 
 UPTIME: Final = "uptime"
 BOOT: Final = "boot-id"

@@ -76,7 +76,7 @@ from orchestrator.runtime.database import DatabaseUse, named_state
 from orchestrator.runtime.gates.port import Gates, asker
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
-from orchestrator.tuning.tunables.registry import RULES
+from orchestrator.tuning.registry import RULES
 from orchestrator.tuning.tuner import TunableHosts
 
 _log = logging.getLogger("orchestrator.runs")

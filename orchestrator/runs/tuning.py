@@ -27,7 +27,7 @@ from orchestrator.runs.reach import host_settings
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 from orchestrator.runtime.store import StateStore
 from orchestrator.tuning.boot import is_part, is_shared
-from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tunable import FactReads
 from orchestrator.tuning.undoing import Back, Ours, Standing, again, rank, reads_for, standing, whole
 
 NEEDS_RESTART: Final = "a running service needs a restart"

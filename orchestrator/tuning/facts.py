@@ -26,7 +26,7 @@ from orchestrator.model.host import (
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.tuning.facts_frames import CUT_OFF, FactsOutput, FramedAnswer, read_answer
 from orchestrator.tuning.facts_script import asked_files, asked_queue, asked_services, unit_name, unit_of
-from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tunable import FactReads
 
 _LSB_RUNNING: Final = 0
 _LSB_STOPPED: Final = frozenset({1, 2, 3})

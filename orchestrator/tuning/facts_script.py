@@ -20,7 +20,7 @@ from orchestrator.hosts import script
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.host import Manager
 from orchestrator.tuning.boot_files import shell_text
-from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tunable import FactReads
 
 FILE_BYTES: Final = 64 * 1024
 """Limit of one file; no kernel value and no settings file is longer."""

@@ -25,14 +25,14 @@ from orchestrator.model.host import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.redact import Redactor, beginning_of
+from orchestrator.tuning import registry
 from orchestrator.tuning.boot import BootPlace
 from orchestrator.tuning.boot_files import part_name
 from orchestrator.tuning.change_shell import TURN_SECONDS
 from orchestrator.tuning.facts import read_facts
 from orchestrator.tuning.facts_script import ANSWER_BYTES, facts_script
-from orchestrator.tuning.tunables import registry
-from orchestrator.tuning.tunables.registry import TUNABLES
-from orchestrator.tuning.tunables.tunable import FactReads, Tunable
+from orchestrator.tuning.registry import TUNABLES
+from orchestrator.tuning.tunable import FactReads, Tunable
 from orchestrator.tuning.tuning_script import describe_changes, read_outcome, tuning_script
 
 TUNE_SECONDS: Final = 180.0

@@ -66,7 +66,7 @@ def test_values_that_a_change_resets_are_restored_too(
     tree.write(f"{THP}/enabled", "always [madvise] never\n")
     before, anna = tree.files(), operating(tree)
     settings = {
-        "tuned": "override",
+        "tuned": "off",
         "transparent_hugepage.enabled": "never",
         "io_scheduler": "noop",
         "nr_requests": wanted,

@@ -20,7 +20,7 @@ from orchestrator.model.host import Connect, HostFacts, Manager
 from orchestrator.model.reading import Reading
 from orchestrator.tuning.facts import read_facts
 from orchestrator.tuning.facts_script import ANSWER_BYTES, facts_script
-from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tunable import FactReads
 from tests.fakes.host_tools import (
     BASE_TOOLS,
     SYSTEMD_TOOLS,

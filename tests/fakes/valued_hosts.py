@@ -18,7 +18,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tunable import FactReads
 
 PROC = "/proc/sys/"
 

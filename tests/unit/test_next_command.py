@@ -25,7 +25,7 @@ EXPLAINED = {
     "config/policy.py",
     "config/which_file.py",
     "diagnosis/findings.py",
-    "tuning/tunables/own_files.py",  # written into files on hosts
+    "tuning/tunable.py",  # written into files on hosts
     "tuning/boot_files.py",
     "tuning/undoing.py",  # within the output of `tune revert`
     "around/silence.py",  # the comment of a silence

@@ -23,7 +23,7 @@ from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.model.upgrade import InstallStep, Upgrade
-from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tunable import FactReads
 from orchestrator.tuning.tuner import TunableHosts
 
 ES1 = NodeName("es1")

@@ -26,9 +26,8 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.tuning import boot, boot_files
+from orchestrator.tuning import boot, boot_files, registry
 from orchestrator.tuning.boot import BootPlace
-from orchestrator.tuning.tunables import registry
 from orchestrator.tuning.undoing import Back, Ours, rank, reads_for, standing
 from tests.fakes.tuned_hosts import current, profile, rhel6, setting, with_files
 

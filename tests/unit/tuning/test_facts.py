@@ -23,7 +23,7 @@ from orchestrator.tuning import facts_script as script
 from orchestrator.tuning.facts import _files, read_facts
 from orchestrator.tuning.facts_frames import FramedAnswer
 from orchestrator.tuning.facts_script import ANSWER_BYTES, FILE_BYTES, facts_script
-from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tunable import FactReads
 from tests.fakes.host_kinds import KINDS, debian, rhel6, rhel7
 from tests.fakes.host_tree import THP, THP_RHEL6, HostTree
 from tests.tools import SHELLS, shell_words

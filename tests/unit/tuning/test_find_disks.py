@@ -12,9 +12,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.model.host import BlockDevice
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import ValueChange
-from orchestrator.tuning import boot_files
+from orchestrator.tuning import boot_files, registry
 from orchestrator.tuning.boot import BootPlace
-from orchestrator.tuning.tunables import registry
 from tests.fakes.block_tree import BlockTree
 from tests.fakes.host_tree import HostTree
 from tests.fakes.tuned_hosts import profile, setting

@@ -15,9 +15,8 @@ import pytest
 
 from orchestrator.config.tuning import load_profile
 from orchestrator.model.host import HostFacts, InitSystem, ServiceFacts
-from orchestrator.tuning import boot_files
+from orchestrator.tuning import boot_files, registry
 from orchestrator.tuning.boot import BootPlace
-from orchestrator.tuning.tunables import registry
 from tests.fakes.sudoers_lines import plain_commands
 from tests.fakes.tuned_hosts import KINDS, rhel6
 from tests.tools import needs

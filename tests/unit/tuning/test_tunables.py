@@ -24,11 +24,9 @@ from orchestrator.model.tuning import (
     ValueChange,
     Wanted,
 )
-from orchestrator.tuning.tunables.choices import parse
-from orchestrator.tuning.tunables.disks import chosen
-from orchestrator.tuning.tunables.kernel_parameters import PARAMETERS
-from orchestrator.tuning.tunables.numbers import is_number
-from orchestrator.tuning.tunables.registry import RULES, TUNABLES
+from orchestrator.tuning.kernel import PARAMETERS, chosen
+from orchestrator.tuning.registry import RULES, TUNABLES
+from orchestrator.tuning.values import is_number, parse
 from tests.fakes.cases import rows
 from tests.fakes.tuned_hosts import current, profile, rhel6, rhel7, setting, with_files
 

@@ -25,8 +25,8 @@ from orchestrator.model.tuning import (
     Verdict,
 )
 from orchestrator.redact import Redactor
-from orchestrator.tuning.tunables.registry import TUNABLES
-from orchestrator.tuning.tunables.tunable import FactReads, Part, Tunable
+from orchestrator.tuning.registry import TUNABLES
+from orchestrator.tuning.tunable import FactReads, Part, Tunable
 from orchestrator.tuning.tuner import TunableHosts, Tuner
 from tests.fakes.framing import part
 from tests.fakes.host_kinds import debian

@@ -21,7 +21,7 @@ from orchestrator.model.tuning import (
     ValueChange,
 )
 from orchestrator.tuning.blocks import block_in, with_block
-from orchestrator.tuning.tunables.tunable import FactReads
+from orchestrator.tuning.tunable import FactReads
 from orchestrator.tuning.undoing import Back, Foreign, Ours, Standing, reads_for, standing
 from tests.fakes.cases import rows
 

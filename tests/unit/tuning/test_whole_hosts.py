@@ -27,10 +27,9 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.tuning import boot, boot_files
+from orchestrator.tuning import boot, boot_files, registry
 from orchestrator.tuning.blocks import with_block
 from orchestrator.tuning.boot import BootPlace
-from orchestrator.tuning.tunables import registry
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import THP, HostTree
 from tests.fakes.tuned_hosts import KINDS, profile, setting

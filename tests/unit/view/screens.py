@@ -51,7 +51,7 @@ from orchestrator.simulation.mishaps import (
     Trip,
     What,
 )
-from orchestrator.tuning.tunables.registry import RULES
+from orchestrator.tuning.registry import RULES
 from orchestrator.view.live import LiveReporter, live_console
 from orchestrator.view.reporters import Reporters
 from tests.cli.runs import DEAD_PROCESS, RUN, entry, leave, record_of

@@ -1,9 +1,16 @@
-"""Kernel files that list the possible values, the current one in brackets: `always [madvise] never`."""
+"""Values as the kernel's files and the profiles have them: choices in brackets, and whole numbers. Pure.
+
+A kernel file may list the possible values, the current one in brackets: `always [madvise] never`.
+
+Python accepts more digits than a kernel does (`²`, `٣`), and fails on a number of thousands of digits. In
+/proc/sys a number that begins with 0 is octal: the kernel reads `010` as 8 (`proc_get_long`).
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +31,12 @@ def parse(text: str) -> Choices:
     offered = tuple(word.strip("[]") for word in words)
     current = chosen[0] if chosen else offered[0] if len(offered) == 1 else None
     return Choices(current=current, offered=offered, bracketed=bool(chosen))
+
+
+_NUMBER: Final = re.compile("0|[1-9][0-9]{0,19}")
+"""No kernel value is longer: 2**64 has 20 digits."""
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is exactly a whole number, without a sign or leading zeros, that a kernel can hold."""
+    return _NUMBER.fullmatch(text) is not None

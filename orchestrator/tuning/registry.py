@@ -18,31 +18,11 @@ from orchestrator.model.host import HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict
 from orchestrator.tuning import boot
-from orchestrator.tuning.tunables.disks import IO_SCHEDULER, READ_AHEAD, REQUESTS
-from orchestrator.tuning.tunables.erlang import ERLANG_SCHEDULERS
-from orchestrator.tuning.tunables.huge_pages import DEFRAG, ENABLED, KHUGEPAGED_DEFRAG
-from orchestrator.tuning.tunables.jvm import JVM_HUGE_PAGES
-from orchestrator.tuning.tunables.kernel_parameters import PARAMETERS
-from orchestrator.tuning.tunables.limits import LOCKED_MEMORY, OPEN_FILES
-from orchestrator.tuning.tunables.services import SERVICES
-from orchestrator.tuning.tunables.tunable import FactReads, Tunable, unchanged
+from orchestrator.tuning.kernel import KERNEL
+from orchestrator.tuning.services import AT_NEXT_START, SERVICES
+from orchestrator.tuning.tunable import FactReads, Tunable, unchanged
 
-_IN_ORDER: Final[tuple[Tunable, ...]] = (
-    *SERVICES,
-    ENABLED,
-    DEFRAG,
-    KHUGEPAGED_DEFRAG,
-    IO_SCHEDULER,
-    REQUESTS,
-    READ_AHEAD,
-    *PARAMETERS,
-    JVM_HUGE_PAGES,
-    OPEN_FILES,
-    LOCKED_MEMORY,
-    ERLANG_SCHEDULERS,
-)
-
-TUNABLES: Final[Mapping[str, Tunable]] = {tunable.name: tunable for tunable in _IN_ORDER}
+TUNABLES: Final[Mapping[str, Tunable]] = {one.name: one for one in (*SERVICES, *KERNEL, *AT_NEXT_START)}
 """By name, in order."""
 
 RULES: Final[Mapping[str, Callable[[TuningSetting], str | None]]] = {

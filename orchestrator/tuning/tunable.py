@@ -12,7 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.model.host import HostFacts
-from orchestrator.model.tuning import Change, TunableState, TuningProfile, TuningSetting, Verdict
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import (
+    Change,
+    FileChange,
+    Reload,
+    TunableState,
+    TuningProfile,
+    TuningSetting,
+    Verdict,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,3 +149,19 @@ def _joined(values: Iterable[tuple[str, str]]) -> str:
     return ", ".join(
         f"{value} ({', '.join(filter(None, of))})" if any(of) else value for value, of in by_value.items()
     )
+
+
+def header(name: str) -> str:
+    """The first line of every file of this program."""
+    return f"# Written by orchestrate for {name}; `orchestrate tune revert` takes it away again.\n"
+
+
+def own_file(facts: HostFacts, path: str, text: str, reload: Reload = Reload.NONE) -> FileChange | None:
+    """The change that writes a file of this program; None if the file there cannot be restored later.
+
+    Other files are never changed, but for the program's own lines in Riak's.
+    """
+    found = facts.exact(path)
+    if isinstance(found, Unknown):
+        return None
+    return FileChange(path=path, found=found, wanted=text, reload=reload)
