@@ -15,8 +15,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Signs
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.redact import Redactor
-from orchestrator.tuning.facts import read_facts
-from orchestrator.tuning.facts_script import facts_script
+from orchestrator.tuning.facts import facts_script, read_facts
 
 SHORTEST: Final[Seconds] = 1.0
 LONGEST: Final[Seconds] = 600.0

@@ -34,13 +34,6 @@ _TITLE: Final = f"""\
 # written. The values are in the files *.part beside this script. Exit code 1: a value could not be set.
 #
 # shellcheck disable=SC2317,SC2329  # lines of the parts name these functions
-set -u
-umask 022
-LC_ALL=C; export LC_ALL
-PATH=${{PATH:-/usr/bin:/bin}}:/usr/sbin:/sbin; export PATH
-unset IFS
-newline='
-'
 """
 SERVICE_UNIT: Final = f"""\
 {HEADER}[Unit]
@@ -119,7 +112,8 @@ def part_path(name: str) -> str:
 def script_text(root: str) -> str:
     """The boot script; `root` is a folder used in place of `/`."""
     files = ("value.sh", "kernel.sh", "find.sh", "disks.sh", "main.sh")
-    return f"{_TITLE}root={shlex.quote(root)}\n\n" + "\n".join(map(shell_text, files))
+    first = f"{_TITLE}{shell_text('head.sh')}root={shlex.quote(root)}\n\n"
+    return first + "\n".join(map(shell_text, files))
 
 
 def part_text(unit: str, lines: Sequence[str], mounts: Mapping[str, str], kinds: Mapping[str, str]) -> str:

@@ -1,4 +1,13 @@
-"""Parses the answer to `facts_script` into facts. Pure.
+"""Every fact that tuning needs of a host, in one round trip: the script, and the parsing of its answer. Pure.
+
+The script (`shell/facts.sh`) answers with a row of numbered *pieces*. Each piece follows a line that begins
+with a mark made up on the host for this one answer, so no file can contain it. A piece counts only if the
+piece with the next number follows it and no bytes were left out of it. So a file that was cut off, in the
+middle or at the end of the answer, is never taken for a short one.
+
+The order keeps the reading safe: cheap parts come first. The data paths come last, each for a few seconds at
+most, since a path on a dead NFS server never answers. The disks behind them are found by the shell functions
+of the boot script. Reads need no rights and never go through sudo.
 
 Every part is either the host's answer or `Unknown` with a reason. A thing counts as absent only if the host
 was seen not to have it.
@@ -7,10 +16,14 @@ was seen not to have it.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Final
 
+from orchestrator.hosts import script
+from orchestrator.hosts.connection import LEFT_OUT
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.host import (
     LEAF,
@@ -21,12 +34,244 @@ from orchestrator.model.host import (
     FileText,
     HostFacts,
     InitSystem,
+    Manager,
     ServiceFacts,
 )
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.tuning.facts_frames import CUT_OFF, FactsOutput, FramedAnswer, read_answer
-from orchestrator.tuning.facts_script import asked_files, asked_queue, asked_services, unit_name, unit_of
+from orchestrator.tuning.boot_files import shell_text
 from orchestrator.tuning.tunable import FactReads
+
+FILE_BYTES: Final = 64 * 1024
+"""Limit of one file; no kernel value and no settings file is longer."""
+ANSWER_BYTES: Final = 1024 * 1024
+"""Limit of the whole answer: the connection must keep this many bytes."""
+TOOL_SECONDS: Final = 10
+DATA_SECONDS: Final = 5
+"""A data path without an answer for so long is on a dead disk or server; the next path gets one second."""
+SECOND_STAGE: Final = 500_000
+"""Number of the first piece about data paths: they are printed beyond the limit of the first stage."""
+
+_WILD: Final = re.compile(r"(\[[\w!^.-]+\]|[*?])")
+_UNIT: Final = "{unit}"
+
+
+def unit_of(settings: HostSettings) -> str:
+    """The node's own service, without `.service`; empty where it is a container, a command or not named."""
+    if settings.service.manager not in (Manager.SYSTEMD, Manager.SYSV) or not settings.service.is_named:
+        return ""
+    return settings.unit.removesuffix(".service")
+
+
+def unit_name(service: str) -> str:
+    """The name of a service's unit; a name with another unit's ending is kept."""
+    return service if service.endswith((".path", ".timer", ".socket")) else f"{service}.service"
+
+
+def asked_files(settings: HostSettings, reads: Sequence[FactReads]) -> tuple[str, ...]:
+    """Every path and glob once, in order."""
+    unit = unit_of(settings)
+    paths = (path for read in reads for path in read.files if unit or _UNIT not in path)
+    return tuple(dict.fromkeys(path.replace(_UNIT, unit) for path in paths))
+
+
+def asked_queue(reads: Sequence[FactReads]) -> tuple[str, ...]:
+    """Every file of a device's queue once, in order."""
+    return tuple(dict.fromkeys(name for read in reads for name in read.queue))
+
+
+def asked_services(settings: HostSettings, reads: Sequence[FactReads]) -> tuple[str, ...]:
+    """Every service once, in order."""
+    unit = unit_of(settings)
+    names = (name for read in reads for name in read.services if unit or _UNIT not in name)
+    return tuple(dict.fromkeys(name.replace(_UNIT, unit) for name in names))
+
+
+def facts_script(settings: HostSettings, reads: Sequence[FactReads]) -> str:
+    """The command line that reads a host: at most `ANSWER_BYTES` of standard output, read by `read_facts`.
+
+    If the answer is cut off, by its limits or with the connection, the part that arrived can still be read.
+    """
+    quoted = [shlex.quote(name) for name in asked_services(settings, reads)]
+    units = [shlex.quote(unit_name(name)) for name in asked_services(settings, reads)]
+    unit = unit_of(settings)
+    cheap = (
+        "system",
+        "h files",
+        *(
+            f"asked {number} {'d' if path.endswith('/') else 'f'} {_word(path)}"
+            for number, path in enumerate(asked_files(settings, reads))
+        ),
+        "h 'files end'",
+        *((f"links {' '.join(quoted)}", f"units {' '.join(units)}") if quoted else ()),
+        *((f"scripts {' '.join(quoted)}", "h 'services end'") if quoted else ()),
+        f"limits {shlex.quote(unit)} {shlex.quote(unit_name(unit))}" if reads and unit else "",
+        "tuned",
+        "h stage",
+    )
+    data = (
+        shlex.join(["data_path", str(number), path, *asked_queue(reads)])
+        for number, path in enumerate(settings.data_paths)
+    )
+    # Where a folder replaces the host's `/`, programs of the real machine must not answer for it.
+    path = "" if settings.root else "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+    lines = (
+        path,
+        f"root={shlex.quote(settings.root.rstrip('/'))} mark=@facts-{script.NONCE}",
+        f"file_bytes={FILE_BYTES} tool_seconds={TOOL_SECONDS} data_seconds={DATA_SECONDS}",
+        shell_text("find.sh"),
+        shell_text("facts.sh"),
+        "exec </dev/null",
+        # The data paths are read after `head`: it prints in blocks and would hold back the first stage.
+        *("{", *cheap, f"}} | head -c {ANSWER_BYTES - FILE_BYTES}"),
+        *(f"n={SECOND_STAGE}", *data, "h end", "echo"),
+    )
+    return script.untranslated("\n".join(lines))
+
+
+def _word(pattern: str) -> str:
+    """A pattern as one word of the shell, in which only its wild cards are special."""
+    parts = _WILD.split(pattern)
+    written = (part if number % 2 else shlex.quote(part) for number, part in enumerate(parts) if part)
+    return '"$root"' + "".join(written)
+
+
+CUT_OFF: Final = "the host's answer was cut off here"
+_FIRST: Final = re.compile(r"^(@facts-\S+) 1 ", re.MULTILINE)
+_KILLED: Final = frozenset({124, 137})
+"""Exit codes of `timeout`, and of a command ended by SIGKILL."""
+_REASON_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsOutput:
+    """The output of a command, both streams."""
+
+    exit: int
+    text: str
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was ended from outside."""
+        return self.exit in _KILLED
+
+    @property
+    def why(self) -> str:
+        """Its last line of output, for people."""
+        if self.killed:
+            return "no answer in time"
+        words = [line.strip() for line in self.text.splitlines() if line.strip()]
+        return words[-1][:_REASON_CHARACTERS] if words else f"exit {self.exit}"
+
+
+@dataclass(slots=True)
+class FramedAnswer:
+    """The parts of an answer that arrived, by name."""
+
+    own: dict[str, FileText] = field(default_factory=dict)  # the files that are read on every host
+    files: dict[str, FileText] = field(default_factory=dict)  # the requested files
+    # of commands; a missing one was not run, or the answer ended before it
+    outputs: dict[str, Reading[FactsOutput]] = field(default_factory=dict)
+    notes: dict[str, Reading[tuple[str, ...]]] = field(default_factory=dict)  # lines of shell builtins
+    # every piece that arrived whole, after everything before it: only these prove that something is absent
+    titles: set[str] = field(default_factory=set)
+
+    def output(self, name: str) -> Reading[FactsOutput]:
+        """The output of a command; `Unknown` if the answer ended before it."""
+        return self.outputs.get(name, Unknown(reason=CUT_OFF))
+
+    def lines(self, name: str) -> Reading[tuple[str, ...]]:
+        """Lines of a note; `Unknown` if the answer ended before it."""
+        return self.notes.get(name, Unknown(reason=CUT_OFF))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    title: str
+    body: str
+    whole: bool
+
+
+def read_answer(output: str) -> FramedAnswer:
+    """Put an answer together; greetings before it and any text after it are ignored."""
+    pieces = _pieces(output)
+    answer = FramedAnswer()
+    into: dict[str, FileText] = answer.own
+    complete = True
+    for number, piece in enumerate(pieces):
+        complete = complete and piece.whole
+        following = pieces[number + 1 : number + 3]
+        kind, _, name = piece.title.partition(" ")
+        if complete:
+            answer.titles.add(piece.title)
+        match kind:
+            case "files":
+                into = answer.own if name == "end" else answer.files
+            case "file" if piece.whole:
+                into[piece.body] = _text(piece.body, following)
+            case "bad" if piece.whole:
+                into[piece.body] = Unknown(reason=f"{piece.body}: {name}")
+            case "out":
+                answer.outputs[name] = _output(piece, following)
+            case "note":
+                lines = tuple(line for line in piece.body.split("\n") if line)
+                answer.notes[name] = lines if piece.whole else Unknown(reason=CUT_OFF)
+            case _:
+                pass
+    return answer
+
+
+def _pieces(output: str) -> list[_Piece]:
+    first = _FIRST.search(output)
+    if first is None:
+        return []
+    mark = re.escape(first[1])
+    heads = list(re.finditer(rf"(?:^|\n){mark} (\d+) ([^\n]*)\n", output[first.start() :]))
+    text = output[first.start() :]
+    made = []
+    for head, after in zip_longest(heads, heads[1:]):
+        body = text[head.end() : after.start() if after else len(text)]
+        # The line ends around a hole may belong to a title and to the next head.
+        left_out = LEFT_OUT.search(f"\n{body}\n")
+        whole = after is not None and _follows(head, after) and not left_out
+        made.append(_Piece(title=head[2], body=body, whole=whole))
+    return made
+
+
+def _follows(head: re.Match[str], after: re.Match[str]) -> bool:
+    number = int(head[1])
+    if head[2] == "stage":
+        return int(after[1]) == SECOND_STAGE + 1
+    # An output that is too long also removes the piece that marks its end, and no more.
+    too_long = head[2].startswith("out ") and after[2] == "over" and int(after[1]) == number + 2
+    return int(after[1]) == number + 1 or too_long
+
+
+def _text(path: str, following: list[_Piece]) -> FileText:
+    """The text of the piece after a path, if the piece with the result of its reading follows."""
+    code = _exit_after(following[:1], following[1:])
+    if code is None or following[0].title != "text":
+        return Unknown(reason=f"{path}: {CUT_OFF}")
+    text = following[0].body
+    if code != 0:
+        return Unknown(reason=f"{path}: {FactsOutput(exit=code, text=text).why}")
+    if len(text.encode(errors="replace")) > FILE_BYTES:
+        return Unknown(reason=f"{path}: longer than {FILE_BYTES} bytes")
+    return text
+
+
+def _output(piece: _Piece, following: list[_Piece]) -> Reading[FactsOutput]:
+    code = _exit_after([piece], following[:1])
+    if code is None:
+        return Unknown(reason=f"{piece.title.partition(' ')[2]}: too long, or {CUT_OFF}")
+    return FactsOutput(exit=code, text=piece.body)
+
+
+def _exit_after(pieces: list[_Piece], following: list[_Piece]) -> int | None:
+    whole = len(pieces) == 1 and len(following) == 1 and pieces[0].whole and following[0].whole
+    if not whole or following[0].title != "exit" or re.fullmatch("[0-9]{1,3}", following[0].body) is None:
+        return None
+    return int(following[0].body)
+
 
 _LSB_RUNNING: Final = 0
 _LSB_STOPPED: Final = frozenset({1, 2, 3})

@@ -28,12 +28,10 @@ from orchestrator.redact import Redactor, beginning_of
 from orchestrator.tuning import registry
 from orchestrator.tuning.boot import BootPlace
 from orchestrator.tuning.boot_files import part_name
-from orchestrator.tuning.change_shell import TURN_SECONDS
-from orchestrator.tuning.facts import read_facts
-from orchestrator.tuning.facts_script import ANSWER_BYTES, facts_script
+from orchestrator.tuning.facts import ANSWER_BYTES, facts_script, read_facts
 from orchestrator.tuning.registry import TUNABLES
 from orchestrator.tuning.tunable import FactReads, Tunable
-from orchestrator.tuning.tuning_script import describe_changes, read_outcome, tuning_script
+from orchestrator.tuning.tuning_script import TURN_SECONDS, describe_changes, read_outcome, tuning_script
 
 TUNE_SECONDS: Final = 180.0
 """For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Final, assert_never
 
 from orchestrator.hosts import script, sudo
@@ -26,35 +27,26 @@ from orchestrator.model.tuning import (
     subject_of,
 )
 from orchestrator.redact import end_of
-from orchestrator.tuning import change_shell
+from orchestrator.tuning.blocks import BEGIN, END
 from orchestrator.tuning.boot import is_part, is_shared
-from orchestrator.tuning.boot_files import FOLDER
-from orchestrator.tuning.file_shell import FILE_FUNCTIONS
+from orchestrator.tuning.boot_files import FOLDER, shell_text
 
 SUDOERS: Final = f"{sudo.PAGE} (host tuning)"
 _BEFORE_SUDO: Final = re.compile(r"^.*?: (?=sudo: |Sorry, )")
 _STARTED: Final = "tuning"
 _FAILED: Final = "as root: "
-"""Before the first command that failed as root."""
-_RUNNER: Final = rf"""
-# Each change reports its result; after the first that fails, nothing is done.
-change() {{
-    number=$1 said='' why='' failed=''
-    shift
-    "$@"
-    code=$?
-    printf '%s begin change-%d\n%.1500s\n' {script.MARK} "$number" "$why"
-    printf '%.300s\n%s end change-%d %d\n' "${{failed:+{_FAILED}$failed}}" {script.MARK} "$number" $code
-    case $code in {change_shell.MADE}|{change_shell.ALREADY}) ;; *) exit 0 ;; esac
-}}
-"""
-_BEGUN: Final = rf"""
-# A connection that goes away is no reason to leave a tunable half made.
-trap '' HUP PIPE
-# Text that a login printed before, without an end of its line, is no part of the answer.
-{script.MAKE_MARK}
-printf '\n%s begin {_STARTED}\n\n%s end {_STARTED} 0\n' {script.MARK} {script.MARK}
-"""
+"""Before the first command that failed as root, as in `shell/change.sh`."""
+TURN_SECONDS: Final = 60
+"""How long to wait for another program's changes of the same host."""
+
+
+class ChangeCode(IntEnum):
+    """Exit codes of the shell functions that make a change."""
+
+    MADE = 0  # it was made and read back
+    NOTHING = 1  # it was not made, and everything is unchanged
+    HALF = 2  # something was altered, but it does not read as wanted
+    ALREADY = 10  # the value was already as wanted
 
 
 def tuning_script(settings: HostSettings, changes: Sequence[Change]) -> str:
@@ -62,16 +54,13 @@ def tuning_script(settings: HostSettings, changes: Sequence[Change]) -> str:
     return script.untranslated(
         "\n".join(
             (
-                change_shell.HEAD,
-                f"root={shlex.quote(settings.root)}",
-                change_shell.AS_ROOT[settings.sudo],
+                shell_text("head.sh"),
+                f"root={shlex.quote(settings.root)} sudo={settings.sudo.value} turn={TURN_SECONDS}",
+                sudo.READ_FIRST if settings.sudo is Sudo.PASSWORD else "",
                 "exec </dev/null",
-                change_shell.ALONE,
-                change_shell.FUNCTIONS,
-                FILE_FUNCTIONS,
-                _RUNNER,
-                _BEGUN,
-                "alone || change 1 busy",
+                *map(shell_text, ("value.sh", "change.sh", "files.sh")),
+                script.MAKE_MARK,
+                "begin_changes",
                 *(
                     f"change {number} {_guard(change, changes)}{call(change)}"
                     for number, change in enumerate(changes, 1)
@@ -89,7 +78,8 @@ def call(change: Change) -> str:
         case FileChange(path=path, reload=reload):
             words = ["put_file", path, reload.value, _spec(change.found), _spec(change.wanted)]
         case BlockChange(path=path, name=name):
-            words = ["put_block", path, name, _spec(_lines(change.found)), _spec(_lines(change.wanted))]
+            marks = (BEGIN.format(name=name), END.format(name=name))
+            words = ["put_block", path, *marks, _spec(_lines(change.found)), _spec(_lines(change.wanted))]
         case ServiceChange(service=service, wanted=mode):
             states = (mode.running, mode.enabled, mode.masked)
             words = ["set_service", service, *("yes" if state else "no" for state in states)]
@@ -175,13 +165,13 @@ def read_outcome(settings: HostSettings, action: TuneHost, result: CommandResult
             reason = f"the host's answer ends before {_place(action, number, change)}"
             return InDoubt(reason=f"{action.tunable}: {reason}; {_before(made, there)}")
         match answer.exit:
-            case change_shell.MADE:
+            case ChangeCode.MADE:
                 made += 1
-            case change_shell.ALREADY:
+            case ChangeCode.ALREADY:
                 there += 1
             case code:
                 reason = f"{_place(action, number, change)}: {_why(settings, answer)}; {_before(made, there)}"
-                nothing = code == change_shell.NOTHING and made == there == 0
+                nothing = code == ChangeCode.NOTHING and made == there == 0
                 return (Refused if nothing else InDoubt)(reason=f"{action.tunable}: {reason}")
     return Done(output=f"{_before(made, there)} and read back: {', '.join(map(subject_of, action.changes))}")
 

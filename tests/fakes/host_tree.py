@@ -18,8 +18,7 @@ from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.host import Connect, HostFacts, Manager
 from orchestrator.model.reading import Reading
-from orchestrator.tuning.facts import read_facts
-from orchestrator.tuning.facts_script import ANSWER_BYTES, facts_script
+from orchestrator.tuning.facts import ANSWER_BYTES, facts_script, read_facts
 from orchestrator.tuning.tunable import FactReads
 from tests.fakes.host_tools import (
     BASE_TOOLS,

@@ -21,15 +21,18 @@ want() {
     put "$1" "$2"
 }
 
+write_value() {
+    printf %s "$2" 2>/dev/null >"$1"
+}
+
 # put PATH VALUE
 put() {
-    if ! read_value "$root$1"; then skip "$1" "$why"; return; fi
-    if [ "$value" = "$2" ]; then return; fi
-    before=$value
-    printf %s "$2" 2>/dev/null >"$root$1" || :
-    read_value "$root$1" || value=nothing
-    if [ "$value" = "$2" ]; then log "$1: $before -> $2"; moved=yes
-    else skip "$1" "it reads $value, not $2"; fi
+    set_value "$1" "$2"
+    case $? in
+        0) log "$1: $before -> $2"; moved=yes ;;
+        10) ;;
+        *) skip "$1" "$why" ;;
+    esac
 }
 
 # choose PATH WORD…: the first of these words that the file offers.

@@ -10,3 +10,19 @@ read_value() {
     set +f
     value="$*"
 }
+
+# set_value PATH VALUE: writes it with `write_value FILE VALUE` unless it is there, and reads it back. The value before is
+# in $before. Exit code 0: made and read back, 10: was so before, 1: nothing altered, 2: altered, but not as wanted; $why
+# has the reason.
+set_value() {
+    why=''
+    read_value "$root$1" || return 1
+    before=$value
+    [ "$value" != "$2" ] || return 10
+    write_value "$root$1" "$2" || :
+    read_value "$root$1" || { why="written, but $why"; return 2; }
+    [ "$value" != "$2" ] || return 0
+    why="reads $value instead of $2${said:+: $said}"
+    [ "$value" != "$before" ] || return 1
+    return 2
+}

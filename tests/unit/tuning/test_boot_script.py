@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.model.tuning import (
+    BlockChange,
+    Change,
+    FileChange,
+    ServiceChange,
+    ServiceMode,
+    TunedChange,
+    ValueChange,
+)
 from orchestrator.tuning import boot_files
+from orchestrator.tuning.facts import facts_script
+from orchestrator.tuning.registry import TUNABLES
+from orchestrator.tuning.tuning_script import tuning_script
 from tests.fakes import host_kinds
 from tests.fakes.block_tree import BlockTree
 from tests.fakes.cases import rows
@@ -20,6 +32,14 @@ SCHEDULER = "/sys/block/nvme0n1/queue/scheduler"
 VM = "/proc/sys/vm/"
 SWAPPINESS = f"{VM}swappiness"
 ROWS = rows("tuning/boot_lines.yml")
+OFF, ON = ServiceMode(running=False, enabled=False), ServiceMode(running=True, enabled=True)
+CHANGES: tuple[Change, ...] = (
+    ValueChange(path=SWAPPINESS, found="60", wanted="1"),
+    FileChange(path=PART, found=None, wanted="x\n"),
+    BlockChange(path="/etc/riak/riak.conf", name="x", found=None, wanted="y"),
+    ServiceChange(service="numad", found=ON, wanted=OFF),
+    TunedChange(found="a", wanted="b"),
+)
 BOTH = ("disks scheduler none none", "parameter vm.swappiness 1")
 
 
@@ -59,11 +79,17 @@ def read(tree: HostTree, path: str) -> str:
     return (tree.read(path) or "").strip()
 
 
-def test_a_shell_checker_has_nothing_to_say(tmp_path: Path) -> None:
-    script, init = tmp_path / "boot.sh", tmp_path / "init"
-    script.write_text(boot_files.script_text(""))
-    init.write_text(boot_files.INIT_TEXT)
-    words = [needs("shellcheck"), str(script), str(init)]
+def test_a_shell_checker_has_nothing_to_say(tree: HostTree, tmp_path: Path) -> None:
+    """Of the scripts that stay on a host, and of those that read and change one."""
+    scripts = {
+        "boot.sh": boot_files.script_text(""),
+        "init": boot_files.INIT_TEXT,
+        "facts.sh": f"#!/bin/sh\n{facts_script(tree.settings(), [one.reads for one in TUNABLES.values()])}",
+        "change.sh": f"#!/bin/sh\n{tuning_script(tree.settings(), CHANGES)}",
+    }
+    for name, text in scripts.items():
+        (tmp_path / name).write_text(text)
+    words = [needs("shellcheck"), *(str(tmp_path / name) for name in scripts)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
     assert done.returncode == 0, done.stdout
 

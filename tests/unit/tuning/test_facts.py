@@ -19,10 +19,8 @@ from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import HostFacts, InitSystem, Manager, ServiceFacts
 from orchestrator.model.reading import Unknown
-from orchestrator.tuning import facts_script as script
-from orchestrator.tuning.facts import _files, read_facts
-from orchestrator.tuning.facts_frames import FramedAnswer
-from orchestrator.tuning.facts_script import ANSWER_BYTES, FILE_BYTES, facts_script
+from orchestrator.tuning import facts as script
+from orchestrator.tuning.facts import ANSWER_BYTES, FILE_BYTES, FramedAnswer, _files, facts_script, read_facts
 from orchestrator.tuning.tunable import FactReads
 from tests.fakes.host_kinds import KINDS, debian, rhel6, rhel7
 from tests.fakes.host_tree import THP, THP_RHEL6, HostTree

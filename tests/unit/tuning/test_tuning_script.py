@@ -31,8 +31,7 @@ from orchestrator.model.tuning import (
     ValueChange,
 )
 from orchestrator.tuning.blocks import with_block
-from orchestrator.tuning.change_shell import TURN_SECONDS
-from orchestrator.tuning.tuning_script import read_outcome, tuning_script
+from orchestrator.tuning.tuning_script import TURN_SECONDS, read_outcome, tuning_script
 from tests.fakes.cases import rows
 from tests.fakes.framing import part
 from tests.fakes.host_tools import TEE
@@ -631,7 +630,7 @@ def test_a_host_is_changed_by_one_program_at_a_time(tree: HostTree, shell: str, 
 
 @pytest.mark.usefixtures("held")
 def test_a_host_that_another_program_keeps_is_left(tree: HostTree, shell: str) -> None:
-    turn = (f"-ge {TURN_SECONDS} ]", "-ge 1 ]")
+    turn = (f"turn={TURN_SECONDS}", "turn=1")
     assert "another program is tuning this host" in refused(tree, shell, value("1"), renamed=turn)
     assert tree.calls("tee") == ()
 

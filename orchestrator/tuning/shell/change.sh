@@ -1,51 +1,27 @@
-"""The shell functions that make one change on a host and read it back. Any POSIX shell runs them.
+# The changes of one tunable on a host, each read back. Any POSIX shell runs them. The found and wanted values are
+# arguments; nothing is assumed about a host. The functions for files are in files.sh.
 
-The found and wanted values are arguments; nothing is assumed about a host. The functions for files are in
-`file_shell`.
-"""
+said='' text='' why='' value='' failed=''
 
-from __future__ import annotations
-
-from typing import Final
-
-from orchestrator.hosts.settings import Sudo
-from orchestrator.hosts.sudo import READ_FIRST
-from orchestrator.tuning.boot_files import shell_text
-
-MADE: Final = 0
-"""The change was made and read back."""
-NOTHING: Final = 1
-"""The change was not made, and everything is unchanged."""
-HALF: Final = 2
-"""Something was altered, but it does not read as wanted."""
-ALREADY: Final = 10
-"""The value was already as wanted."""
-
-_PLAIN: Final = r"""
-# Runs a command with $text as its standard input; what it complained of is left in $said, and the first that
-# failed in $failed.
+# as_root COMMAND…: runs a command with $text as its standard input; what it complained of is left in $said, and the first
+# that failed in $failed. How it becomes root is in $sudo: `off`, `passwordless` or `password`. A password comes on standard
+# input, never as an argument or in the environment: every shell accepted here has `printf` built in.
 as_root() {
-    said=$(printf %s "$text" 2>/dev/null | @SUDO@"$@" 2>&1 >/dev/null 9<&-) && return 0
+    case $sudo in
+        off) said=$(printf %s "$text" 2>/dev/null | "$@" 2>&1 >/dev/null 9<&-) ;;
+        passwordless) said=$(printf %s "$text" 2>/dev/null | sudo -n "$@" 2>&1 >/dev/null 9<&-) ;;
+        *) with_password "$@" ;;
+    esac && return 0
     failed=${failed:-$*}
     return 1
 }
-"""
-AS_ROOT: Final = {
-    Sudo.OFF: _PLAIN.replace("@SUDO@", ""),
-    Sudo.PASSWORDLESS: _PLAIN.replace("@SUDO@", "sudo -n "),
-    # Under a rule with NOPASSWD, sudo reads no password, and `tee` would write the password into the file: so
-    # each command is tried without it first. `-v` finds a wrong password with one attempt. Further attempts
-    # could lock the account, and sudo would read the lines of the file as passwords.
-    Sudo.PASSWORD: f"\n{READ_FIRST}\n"
-    r"""checked=
-# Runs a command with $text as its standard input; what it complained of is left in $said, and the first that
-# failed in $failed.
-as_root() {
-    root_runs "$@" && return 0
-    failed=${failed:-$*}
-    return 1
-}
-root_runs() {
+
+# Under a rule with NOPASSWD, sudo reads no password, and `tee` would write the password into the file: so each command is
+# tried without it first. `-v` finds a wrong password with one attempt. Further attempts could lock the account, and sudo
+# would read the lines of the file as passwords.
+checked=''
+# shellcheck disable=SC2154  # $password and $barred are read before
+with_password() {
     said=$(printf %s "$text" 2>/dev/null | sudo -k -n "$@" 2>&1 >/dev/null 9<&-) && return 0
     case $said in
         *"password is required"*|*"authentication is required"*) ;;
@@ -61,28 +37,10 @@ root_runs() {
     said=$({ printf '%s\n' "$password"; printf %s "$text"; } 2>/dev/null |
         sudo -k -S -p '' "$@" 2>&1 >/dev/null 9<&-)
 }
-""",
-}
-"""How a command becomes root. A password comes on standard input, never as an argument or in the environment:
-every shell accepted here has `printf` built in."""
 
-HEAD: Final = r"""
-set -u
-umask 022
-LC_ALL=C; export LC_ALL
-PATH=${PATH:-/usr/bin:/bin}:/usr/sbin:/sbin; export PATH
-unset IFS
-newline='
-'
-said='' text='' why='' value='' failed=''
-"""
-
-TURN_SECONDS: Final = 60
-"""How long to wait for another program's changes of the same tunable."""
-ALONE: Final = rf"""
 # Of two programs that change one host, one would read files that the other has half written. The lock
 # goes with this process, however that ends, and nothing that is started here is left with it.
-alone() {{
+alone() {
     waited=0
     if ! command -v flock >/dev/null || [ ! -r "$root/etc" ]; then return 0; fi
     exec 9<"$root/etc"
@@ -90,35 +48,22 @@ alone() {{
         flock -n 9 9<&9 2>/dev/null
         # Anything but "held by another" is a file system without locks.
         [ $? -eq 1 ] || return 0
-        if [ "$waited" -ge {TURN_SECONDS} ]; then return 1; fi
+        if [ "$waited" -ge "$turn" ]; then return 1; fi
         sleep 1
         waited=$((waited + 1))
     done
-}}
-busy() {{
+}
+busy() {
     why="another program is tuning this host"
-    return {NOTHING}
-}}
-"""
-"""A lock for one change at a time on the host; without `flock` (in util-linux and busybox) nothing waits."""
+    return 1
+}
 
-_FUNCTIONS: Final = r"""
 # Each change returns 0: made and read back, 10: was so before, 1: not made and nothing altered,
 # 2: altered, but not as wanted. $why has the reason.
 
-# set_value PATH WANTED
-set_value() {
-    path=$root$1 why=''
-    read_value "$path" || return 1
-    before=$value
-    [ "$value" != "$2" ] || return 10
+write_value() {
     text=$2
-    as_root tee "$path" || :
-    read_value "$path" || { why="written, but $why"; return 2; }
-    [ "$value" != "$2" ] || return 0
-    why="reads $value instead of $2${said:+: $said}"
-    [ "$value" != "$before" ] || return 1
-    return 2
+    as_root tee "$1"
 }
 
 has_systemd() {
@@ -209,6 +154,22 @@ set_tuned() {
     [ "$tuned" != "$before" ] || return 1
     return 2
 }
-"""
 
-FUNCTIONS: Final = f"{shell_text('value.sh')}{_FUNCTIONS}"
+# change NUMBER COMMAND…: makes a change and reports its result; after the first that fails, nothing is done.
+change() {
+    number=$1 said='' why='' failed=''
+    shift
+    "$@"
+    code=$?
+    printf '%s begin change-%d\n%.1500s\n' "$orchestrate_mark" "$number" "$why"
+    printf '%.300s\n%s end change-%d %d\n' "${failed:+as root: $failed}" "$orchestrate_mark" "$number" $code
+    case $code in 0|10) ;; *) exit 0 ;; esac
+}
+
+# A connection that goes away is no reason to leave a tunable half made. Text that a login printed before, without an end of
+# its line, is no part of the answer.
+begin_changes() {
+    trap '' HUP PIPE
+    printf '\n%s begin tuning\n\n%s end tuning 0\n' "$orchestrate_mark" "$orchestrate_mark"
+    alone || change 1 busy
+}

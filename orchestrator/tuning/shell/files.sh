@@ -1,17 +1,9 @@
-"""The shell functions that write files of this program and its lines in other files, and read them back.
+# Files of this program and its lines in other files: written, and read back.
+#
+# `tee` writes a file in place, so that the file keeps its owner and mode, and so that one word-for-word line of a sudoers
+# file allows it. Before a write, the file must equal the found text byte for byte. If a write fails half-way (a full disk),
+# the text before is restored.
 
-`tee` writes a file in place, so that the file keeps its owner and mode, and so that one word-for-word line of
-a sudoers file allows it. Before a write, the file must equal the found text byte for byte. If a write fails
-half-way (a full disk), the text before is restored.
-"""
-
-from __future__ import annotations
-
-from typing import Final
-
-from orchestrator.tuning import blocks
-
-_FUNCTIONS: Final = r"""
 # Whether a file may be compared at all, by somebody without rights.
 may_read() {
     folder=${1%/*}
@@ -249,9 +241,9 @@ restore_cut() {
     forget
 }
 
-# put_block PATH NAME FOUND WANTED: the lines between our marks; `-` = none, `=LINES`.
+# put_block PATH BEGIN END FOUND WANTED: the lines between our marks; `-` = none, `=LINES`.
 put_block() {
-    path=$root$1 why='' begin="@BEGIN@" end="@END@"
+    path=$root$1 why='' begin=$2 end=$3
     if [ ! -f "$path" ]; then why="there is no file $path"; return 1; fi
     may_read "$path" || return 1
     restore_cut "$1" || return 2
@@ -266,9 +258,9 @@ put_block() {
         now="=$(sed -n "$((first + 1)),$((last - 1))p" "$path"; echo .)"; now=${now%.}
         [ "$((last - first))" -gt 1 ] || now='='
     fi
-    [ "$now" != "$4" ] || return 10
-    if [ "$now" != "$3" ]; then why="another process has changed it since"; return 1; fi
-    with_block "$4"
+    [ "$now" != "$5" ] || return 10
+    if [ "$now" != "$4" ]; then why="another process has changed it since"; return 1; fi
+    with_block "$5"
     new=$text
     keep "$all" "$new"
     as_root tee "$path" || :
@@ -280,9 +272,3 @@ put_block() {
     why="$why; the text before it could not be restored${said:+: $said}"
     return 2
 }
-"""
-
-FILE_FUNCTIONS: Final = _FUNCTIONS.replace("@BEGIN@", blocks.BEGIN.format(name="$2")).replace(
-    "@END@", blocks.END.format(name="$2")
-)
-"""These functions use those of `change_shell`."""
