@@ -76,7 +76,8 @@ def call(change: Change) -> str:
         case ValueChange(path=path, wanted=wanted):
             words = ["set_value", path, " ".join(wanted.split())]
         case FileChange(path=path, reload=reload):
-            words = ["put_file", path, reload.value, _spec(change.found), _spec(change.wanted)]
+            own = "yes" if is_own_folder(path.rpartition("/")[0]) else "no"
+            words = ["put_file", path, reload.value, own, _spec(change.found), _spec(change.wanted)]
         case BlockChange(path=path, name=name):
             marks = (BEGIN.format(name=name), END.format(name=name))
             words = ["put_block", path, *marks, _spec(_lines(change.found)), _spec(_lines(change.wanted))]

@@ -68,14 +68,6 @@ is_cut() {
     return 1
 }
 
-# Folders that only we fill: made when missing, removed when empty.
-is_own_folder() {
-    case ${1#"$root"} in
-        /etc/systemd/system/*.d|/etc/tuned/*|/etc/tune-profiles/*|/etc/orchestrate-tuning) return 0 ;;
-        *) return 1 ;;
-    esac
-}
-
 # What a strict umask of sudo closed is opened: these files are no secret, and are read back without rights.
 open_to_all() {
     text=''
@@ -85,16 +77,18 @@ open_to_all() {
     esac
 }
 
+# make_folder FOLDER: when missing; one that only we fill (`own` is yes).
 make_folder() {
     [ ! -d "$1" ] || return 0
-    if ! is_own_folder "$1"; then why="there is no folder $1"; return 1; fi
+    if [ "$own" = no ]; then why="there is no folder $1"; return 1; fi
     text='' made=yes
     as_root mkdir -p "$1" && open_to_all 0755 "$1"
     [ -d "$1" ] || { why="no folder $1${said:+: $said}"; return 1; }
 }
 
+# drop_folder FOLDER: the same when it is empty.
 drop_folder() {
-    if [ ! -d "$1" ] || ! is_own_folder "$1" || [ -n "$(ls -A "$1" 2>&1)" ]; then return 0; fi
+    if [ ! -d "$1" ] || [ "$own" = no ] || [ -n "$(ls -A "$1" 2>&1)" ]; then return 0; fi
     text=''
     as_root rmdir "$1" || { why="the empty folder $1 is left${said:+: $said}"; return 1; }
 }
@@ -130,39 +124,39 @@ write_spec() {
     esac
 }
 
-# put_file PATH RELOAD FOUND WANTED
+# put_file PATH RELOAD OWN FOUND WANTED: OWN is yes if only we fill the file's folder; `-` = no file, `=TEXT`.
 put_file() {
-    path=$root$1 why='' made=''
+    path=$root$1 own=$3 why='' made=''
     folder=${path%/*}
     may_read "$path" || return 1
-    if is "$path" "$4"; then
+    if is "$path" "$5"; then
         if find_kept "$1"; then forget; fi
         reload "$2" || return 2
-        [ "$4" != - ] || drop_folder "$folder" || :
+        [ "$5" != - ] || drop_folder "$folder" || :
         return 10
     fi
     # A new file may be cut to nothing, which is then the kept text before too.
-    if ! is "$path" "$3" && ! { find_kept "$1" && { is_cut || is "$path" =; }; }; then
+    if ! is "$path" "$4" && ! { find_kept "$1" && { is_cut || is "$path" =; }; }; then
         why="another process has changed it since"; return 1
     fi
     find_kept "$1" || :
-    if [ "$4" != - ]; then
+    if [ "$5" != - ]; then
         make_folder "$folder" || { drop_folder "$folder" || return 2; return 1; }
-        keep "${3#[-=]}" "${4#=}"
+        keep "${4#[-=]}" "${5#=}"
     fi
-    write_spec "$path" "$4" || :
-    if [ "$3" = - ] && [ -e "$path" ]; then open_to_all 0644 "$path"; fi
-    ! is "$path" "$4" || forget
-    if ! is "$path" "$4"; then
+    write_spec "$path" "$5" || :
+    if [ "$4" = - ] && [ -e "$path" ]; then open_to_all 0644 "$path"; fi
+    ! is "$path" "$5" || forget
+    if ! is "$path" "$5"; then
         why="not as written${said:+: $said}"
-        is "$path" "$3" || write_spec "$path" "$3"
-        is "$path" "$3" || { why="$why; the text before it could not be restored${said:+: $said}"; return 2; }
+        is "$path" "$4" || write_spec "$path" "$4"
+        is "$path" "$4" || { why="$why; the text before it could not be restored${said:+: $said}"; return 2; }
         forget
         [ -z "$made" ] || drop_folder "$folder" || return 2
         return 1
     fi
     reload "$2" || return 2
-    [ "$4" != - ] || drop_folder "$folder" || return 0
+    [ "$5" != - ] || drop_folder "$folder" || return 0
 }
 
 # unless_needed PARTS COMMAND…: what all parts of the boot script share is removed only if no part but these

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ from orchestrator.model.tuning import (
     ServiceChange,
     ServiceMode,
     TunedChange,
+    TuningProfile,
+    TuningSetting,
     ValueChange,
 )
 from orchestrator.tuning import boot_files
@@ -257,3 +259,45 @@ def test_parts_that_conflict_do_not_hold_the_boot(tree: HostTree, nap: str, naps
     assert (read(tree, SWAPPINESS), read(tree, SCHEDULER)) == ("10", "mq-deadline")
     named = "another program changes these values again and again"
     assert (named in done.stdout) is ("60" in nap)
+
+
+SETTINGS: Mapping[str, Sequence[str]] = {
+    "transparent_hugepage.enabled": ("always", "madvise", "never"),
+    "transparent_hugepage.defrag": ("always", "defer+madvise", "never"),
+    "transparent_hugepage.khugepaged_defrag": ("0", "1", "no", "yes"),
+    "io_scheduler": ("none", "noop", "deadline", "mq-deadline", "cfq"),
+    "nr_requests": ("64",),
+    "read_ahead_kb": ("512",),
+    "vm.swappiness": ("1",),
+    "vm.min_free_kbytes": ("999999999",),
+    "vm.max_map_count": ("262144",),
+}
+
+
+@pytest.mark.parametrize("kind", ["rhel6", "rhel7", "debian", "both folders"])
+def test_a_boot_sets_what_an_apply_would_set(kind: str, subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """The words of both are chosen apart: in Python for the ledger, and in the shell of the host."""
+    tree = getattr(host_kinds, kind if kind != "both folders" else "rhel6")(tmp_path / "host")
+    if kind == "both folders":
+        tree.write(f"{THP}/enabled", "[always] madvise never\n")
+        tree.write(f"{THP}/hugepages-64kB/enabled", "[always] inherit madvise never\n")
+        tree.write(f"{THP}/khugepaged/defrag", "1\n")
+    # A kernel puts brackets around the word that is written, and this file tree does not.
+    once = boot_files.script_text(str(tree.path)).replace('"$round" -ge 3', '"$round" -ge 1')
+    seen = 0
+    for name, words in SETTINGS.items():
+        tunable = TUNABLES[name]
+        for word in words:
+            setting = TuningSetting(tunable=name, wanted=word)
+            profile = TuningProfile(name="own", applies_to="elasticsearch", settings=(setting,))
+            facts = tree.known_facts([tunable.reads])
+            wanted = {one.path: one.wanted for one in tunable.check(facts, setting, profile).changes}
+            write_part(tree, [tunable.line(setting)])
+            run(tree, script=once)
+            after = tree.known_facts([tunable.reads]).files
+            with subtests.test(name=name, word=word):
+                assert {path: text for path, text in after.items() if text != facts.files[path]} == wanted
+            for path in wanted:
+                tree.at(path).write_text(str(facts.files[path]))
+            seen += len(wanted)
+    assert seen > 12
