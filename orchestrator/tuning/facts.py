@@ -37,7 +37,7 @@ from orchestrator.model.host import (
     Manager,
     ServiceFacts,
 )
-from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.tuning.boot_files import shell_text
 from orchestrator.tuning.tunable import FactReads
 
@@ -105,7 +105,7 @@ def facts_script(settings: HostSettings, reads: Sequence[FactReads]) -> str:
         *((f"links {' '.join(quoted)}", f"units {' '.join(units)}") if quoted else ()),
         *((f"scripts {' '.join(quoted)}", "h 'services end'") if quoted else ()),
         f"limits {shlex.quote(unit)} {shlex.quote(unit_name(unit))}" if reads and unit else "",
-        "tuned",
+        "tuned" if any(read.tuned for read in reads) else "",
         "h stage",
     )
     data = (
@@ -315,7 +315,7 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[FactReads]) 
         memory=_number(answer, "memory", r"^MemTotal: +([0-9]+) kB$") * 1024,
         files=_files(answer, settings, reads),
         services={name: _service(answer, init, name, services) for name in services},
-        tuned=_tuned(answer),
+        tuned=_tuned(answer) if any(read.tuned for read in reads) else NOT_READ,
         devices=devices,
         mounts=mounts,
         limits=_limits(answer),

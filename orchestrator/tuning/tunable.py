@@ -34,6 +34,7 @@ class FactReads:
     files: tuple[str, ...] = ()
     services: tuple[str, ...] = ()  # names of services to check, without `.service`
     queue: tuple[str, ...] = ()  # files in `/sys/block/NAME/queue` of every device behind the data
+    tuned: bool = False  # the active profile of tuned or ktune
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

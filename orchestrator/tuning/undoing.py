@@ -120,7 +120,11 @@ def reads_for(changes: Sequence[Change]) -> FactReads:
     services = [one.service for one in changes if isinstance(one, ServiceChange)]
     if any(is_shared(one) for one in changes):
         files.append(PARTS)
-    return FactReads(files=tuple(dict.fromkeys(files)), services=tuple(dict.fromkeys(services)))
+    return FactReads(
+        files=tuple(dict.fromkeys(files)),
+        services=tuple(dict.fromkeys(services)),
+        tuned=any(isinstance(one, TunedChange) for one in changes),
+    )
 
 
 def standing(

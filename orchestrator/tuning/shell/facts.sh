@@ -78,7 +78,6 @@ system() {
         if [ -e "$root$m" ]; then echo "$m"; fi
     done
     f "$root/etc/inittab"
-    f "$root/etc/tune-profiles/active-profile"
     out memory grep '^MemTotal:' "$root/proc/meminfo"
     out processors grep -c '^processor' "$root/proc/cpuinfo"
 }
@@ -129,6 +128,7 @@ limits() {
 }
 
 tuned() {
+    f "$root/etc/tune-profiles/active-profile"
     if command -v tuned-adm >/dev/null; then out tuned limited "$tool_seconds" tuned-adm active; fi
 }
 

@@ -28,7 +28,9 @@ from tests.tools import SHELLS, shell_words
 
 GOLDEN = Path(__file__).parents[2] / "data" / "tuning" / "facts"
 REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
+TUNED = FactReads(tuned=True)
 EVERYTHING = FactReads(
+    tuned=True,
     files=(
         f"{THP}/enabled",
         f"{THP}/hugepages-*kB/enabled",
@@ -313,12 +315,12 @@ def test_words_of_tuned(subtests: pytest.Subtests, tree: HostTree, tmp_path: Pat
     ]:  # fmt: skip
         with subtests.test(said):
             tree.program("tuned-adm", f"cat <<'END'\n{said}\nEND\nexit {code}\n")
-            assert tree.known_facts().tuned == expected
+            assert tree.known_facts([TUNED]).tuned == expected
     tree.program("tuned-adm", "echo 'DBus call to Tuned daemon failed' >&2; exit 1\n")
-    assert "DBus call" in reason(tree.known_facts().tuned)
+    assert "DBus call" in reason(tree.known_facts([TUNED]).tuned)
     old = rhel6(tmp_path / "rhel6")
     old.without("tuned-adm")
-    assert old.known_facts().tuned == "enterprise-storage", "ktune without its tool: by its file"
+    assert old.known_facts([TUNED]).tuned == "enterprise-storage", "ktune without its tool: by its file"
 
 
 @pytest.mark.parametrize(
@@ -344,9 +346,9 @@ def test_the_words_of_tools_are_the_untranslated_ones(tree: HostTree) -> None:
     words = "Current active profile: x"
     tree.program("tuned-adm", f'case $LC_ALL in C) echo "{words}" ;; *) echo "Aktives Profil: x" ;; esac\n')
     german = LocalConnection({**tree.environment, "LC_ALL": "de_DE.UTF-8", "LANGUAGE": "de"})
-    result = german.run(facts_script(tree.settings(), []), timeout=60, keep=ANSWER_BYTES)
+    result = german.run(facts_script(tree.settings(), [TUNED]), timeout=60, keep=ANSWER_BYTES)
     assert isinstance(result, CommandResult)
-    facts = read_facts(result.stdout, tree.settings(), [])
+    facts = read_facts(result.stdout, tree.settings(), [TUNED])
     assert isinstance(facts, HostFacts)
     assert facts.tuned == "x"
 
@@ -445,5 +447,5 @@ def test_programs_are_the_trees_and_on_a_host_administrators(tree: HostTree) -> 
     """Over SSH without a terminal the path often lacks the folders of `tuned-adm` and `service`."""
     tree.program("tuned-adm", 'echo "Current active profile: $PATH"\n')
     path = tree.environment["PATH"]
-    assert tree.known_facts().tuned == path, "no program of the real machine answers for a tree"
-    assert tree.known_facts(root="").tuned == f"{path}:/usr/local/sbin:/usr/sbin:/sbin"
+    assert tree.known_facts([TUNED]).tuned == path, "no program of the real machine answers for a tree"
+    assert tree.known_facts([TUNED], root="").tuned == f"{path}:/usr/local/sbin:/usr/sbin:/sbin"

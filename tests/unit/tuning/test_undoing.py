@@ -81,7 +81,8 @@ def test_standing_of_ours_back_foreign_and_unknown(subtests: pytest.Subtests) ->
 def test_reads_for_changes() -> None:
     changes = [read(row)[0] for row in rows("tuning/undoing.yml")]
     files = ("/sys/thp", "/proc/tcp_rmem", "/etc/a.rules", "/etc/a.conf")
-    assert reads_for(changes) == FactReads(files=files, services=("numad",))
+    assert reads_for(changes) == FactReads(files=files, services=("numad",), tuned=True)
+    assert not reads_for(changes[:1]).tuned
 
 
 SYSRQ = "kernel.sysrq = 0\n"
