@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.hosts.connection import CommandResult, Ended, Job, Unreachable
 from orchestrator.hosts.exclusion import LockHolder
-from orchestrator.hosts.managers.manager import ServiceVerb
+from orchestrator.hosts.services import ServiceVerb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.redact import end_of

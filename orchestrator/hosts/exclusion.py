@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts import script, services
-from orchestrator.hosts.managers.manager import ServiceVerb
+from orchestrator.hosts.services import ServiceVerb
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import Moment
 from orchestrator.model.reading import Seconds

@@ -16,8 +16,7 @@ from orchestrator.daemons import in_parallel
 from orchestrator.hosts import programs, script, sudo
 from orchestrator.hosts.connection import CommandResult, Outcome, UnknownKey, Unreachable
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.managers.docker import DOCKER
-from orchestrator.hosts.managers.manager import SYSTEMCTL
+from orchestrator.hosts.services import DOCKER, SYSTEMCTL
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Manager

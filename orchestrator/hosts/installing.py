@@ -20,8 +20,8 @@ from typing import Final
 from orchestrator.hosts import exclusion, script, services, sudo
 from orchestrator.hosts.asked import failure_of
 from orchestrator.hosts.connection import CommandResult, HostConnection, Outcome, Unreachable
-from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.script import Section
+from orchestrator.hosts.services import for_node
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, RunInstall
 from orchestrator.model.cluster import NodeName

@@ -7,8 +7,8 @@ from dataclasses import replace
 from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.asked import failure_of
 from orchestrator.hosts.connection import CommandResult, Lost, Outcome, Unreachable
-from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.hosts.script import TIMEOUT_EXIT
+from orchestrator.hosts.services import ServiceVerb
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.reading import Seconds

@@ -44,10 +44,9 @@ from orchestrator.hosts.connection import (
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.last_words import LastWords
 from orchestrator.hosts.learned import Learned
-from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.hosts.outcomes import said
-from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.readings import ask, longest, raised, read_hosts, unread
+from orchestrator.hosts.services import ServiceVerb, for_node
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.hosts.watcher import ServiceWatcher

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.hosts import services
-from orchestrator.hosts.managers.manager import HostProgram, Reboot
+from orchestrator.hosts.services import HostProgram, Reboot
 from orchestrator.hosts.settings import HostSettings
 
 FUNCTIONS: Final = """\

@@ -9,9 +9,9 @@ from typing import Final
 
 from orchestrator.hosts import exclusion, installing, management, programs, script, services, sudo
 from orchestrator.hosts.exclusion import LockHolder
-from orchestrator.hosts.managers.manager import ServiceVerb
 from orchestrator.hosts.programs import FoundPrograms
 from orchestrator.hosts.script import Section
+from orchestrator.hosts.services import ServiceVerb
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.host import Connect
 from orchestrator.model.observation import HostView

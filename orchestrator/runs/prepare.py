@@ -15,7 +15,7 @@ from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import undated
 from orchestrator.errors import JournalError, LeaseError, PlanMismatch, UsageError
-from orchestrator.hosts.placeholder import require_names
+from orchestrator.hosts.services import require_names
 from orchestrator.kinds import kind_of
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord

@@ -39,8 +39,7 @@ from orchestrator.hosts.connection import (
     Trouble,
     Unreachable,
 )
-from orchestrator.hosts.connections.openssh.commands import OpensshSession, begin
-from orchestrator.hosts.connections.openssh.master import Master
+from orchestrator.hosts.connections.openssh import Master, OpensshSession, begin
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION, CommandOrder
 from orchestrator.hosts.port import Hosts
@@ -1204,7 +1203,7 @@ def test_refusals_that_are_heard_late_leave_no_doubt(way: Way, monkeypatch: pyte
     ) -> OpensshSession:
         return begin(link, order, within=min(within, 0.0), clock=clock)
 
-    monkeypatch.setattr("orchestrator.hosts.connections.openssh.hosts.begin", at_once)
+    monkeypatch.setattr("orchestrator.hosts.connections.openssh.begin", at_once)
     way.start("MaxSessions 1")
     connection = way.to()
     work = {str(n): partial(connection.run, f"sleep 0.2; echo {n}", timeout=60.0) for n in range(8)}

@@ -16,7 +16,7 @@ from orchestrator.elasticsearch.access import published_places
 from orchestrator.elasticsearch.fields import Malformed
 from orchestrator.elasticsearch.naming import host_of, name_of
 from orchestrator.errors import ConfigError, JournalError
-from orchestrator.hosts.connections.jump import split_jump
+from orchestrator.hosts.connections.ssh_route import split_jump
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model import encoding
 from orchestrator.model.cluster import Incarnation, Node, NodeName

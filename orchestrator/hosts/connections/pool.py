@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from orchestrator.hosts.connection import HostConnection, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.connections.openssh.hosts import OpensshHosts
+from orchestrator.hosts.connections.openssh import OpensshHosts
 from orchestrator.hosts.connections.sessions import LinkError
-from orchestrator.hosts.connections.ssh.hosts import SshHosts
+from orchestrator.hosts.connections.ssh import SshHosts
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.host import Connect
 from orchestrator.model.reading import Seconds

@@ -29,6 +29,11 @@ from orchestrator.hosts.connection import (
 )
 from orchestrator.model.reading import Seconds
 
+_PAUSES: Final[tuple[Seconds, ...]] = (0.2, 0.4)
+"""Between attempts to connect: a server that just starts refuses for a moment, and one with many log-ins
+drops some (MaxStartups)."""
+_TRANSIENT: Final = frozenset({Trouble.REFUSED, Trouble.CLOSED})
+"""Worth another attempt at once. An unresponsive host has used up its limit, and keys do not change."""
 SESSIONS_PER_CONNECTION: Final = 8
 """sshd allows 10 (`MaxSessions`). It still counts a session closed here until its command has ended."""
 PATIENCE_SECONDS: Final = 1.0
@@ -73,6 +78,24 @@ class Link(Protocol):
 
 L = TypeVar("L", bound=Link)
 T = TypeVar("T")
+
+
+def with_attempts(
+    connect: Callable[[], T], *, wait: Callable[[Seconds], object], closing: threading.Event
+) -> T:
+    """Connect, again after a transient fault, unless the connections are being closed.
+
+    Raises:
+        LinkError: no attempt worked.
+    """
+    for pause in _PAUSES:
+        try:
+            return connect()
+        except LinkError as error:
+            if error.unreachable.trouble not in _TRANSIENT or closing.is_set():
+                raise
+        wait(pause)
+    return connect()
 
 
 class Sessions(Generic[L]):
@@ -314,11 +337,9 @@ class SessionConnection(Generic[L]):
         )
 
     def drop(self) -> None:
-        """Forget the connection; the next command makes a new one."""
         self._sessions.drop()
 
     def close(self) -> None:
-        """Close the connection for good."""
         self._sessions.close()
 
     def _start(

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.hosts import outcomes, services
-from orchestrator.hosts.managers.manager import ServiceReading, ServiceVerb
 from orchestrator.hosts.script import Section
+from orchestrator.hosts.services import ServiceReading, ServiceVerb
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, InDoubt, Refused
 from orchestrator.model.host import Manager

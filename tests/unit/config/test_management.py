@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.management import with_disabling
-from orchestrator.hosts.placeholder import for_node
+from orchestrator.hosts.services import for_node
 from orchestrator.model.policy import Hook, Hooks
 from tests.tools import SHELLS, needs
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.hosts.asked import AskedJobs
 from orchestrator.hosts.connection import CommandResult, Ended, Job, Unreachable
-from orchestrator.hosts.managers.manager import ServiceVerb
+from orchestrator.hosts.services import ServiceVerb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
 

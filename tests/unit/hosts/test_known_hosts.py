@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from orchestrator.hosts.connections.ssh.known_hosts import HostKey, for_host, host_names, judge, parse
+from orchestrator.hosts.connections.known_hosts import HostKey, for_host, host_names, judge, parse
 from tests.fakes.cases import rows
 
 KEY = b"first key"

@@ -15,7 +15,7 @@ from orchestrator.hosts import script
 from orchestrator.hosts.asked import failure_of
 from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWords, last_lines, newest_log
-from orchestrator.hosts.managers.registry import MANAGERS
+from orchestrator.hosts.services import MANAGERS
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.host import Manager
 from orchestrator.model.observation import HostView, ServiceState

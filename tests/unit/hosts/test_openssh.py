@@ -6,8 +6,7 @@ import pytest
 
 from orchestrator.hosts.check import check_host
 from orchestrator.hosts.connection import Trouble, Unreachable
-from orchestrator.hosts.connections.openssh.master import jump_words
-from orchestrator.hosts.connections.openssh.messages import diagnosed, was_not_sent, was_refused
+from orchestrator.hosts.connections.openssh import diagnosed, jump_words, was_not_sent, was_refused
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.host import Connect

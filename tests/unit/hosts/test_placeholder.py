@@ -14,8 +14,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import services
-from orchestrator.hosts.managers.manager import ServiceVerb
-from orchestrator.hosts.placeholder import for_node, require_names
+from orchestrator.hosts.services import ServiceVerb, for_node, require_names
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.host import Manager
 from orchestrator.model.policy import (

@@ -12,11 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.hosts import programs, services
-from orchestrator.hosts.managers.docker import Docker
-from orchestrator.hosts.managers.manager import BY_ITSELF, BY_SYSTEMD, HostProgram, Reboot
-from orchestrator.hosts.managers.registry import MANAGERS
-from orchestrator.hosts.managers.systemd import Systemd
 from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.services import BY_ITSELF, BY_SYSTEMD, MANAGERS, Docker, HostProgram, Reboot, Systemd
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.model.action import Done, RebootHost, Refused, StartNode, StopNode

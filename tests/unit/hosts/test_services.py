@@ -16,9 +16,9 @@ from orchestrator.errors import ConfigError
 from orchestrator.hosts import outcomes, services, sudo
 from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.managers.manager import ServiceReading, ServiceVerb
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section
+from orchestrator.hosts.services import ServiceReading, ServiceVerb
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import Refused, StopNode
 from orchestrator.model.host import Connect, Manager

@@ -14,7 +14,7 @@ import paramiko
 import pytest
 
 from orchestrator.hosts.connection import CommandResult, Lost, Streams, Trouble
-from orchestrator.hosts.connections.openssh import master
+from orchestrator.hosts.connections import openssh
 from orchestrator.hosts.connections.sessions import (
     LOG_INS_AT_A_TIME,
     SESSIONS_PER_CONNECTION,
@@ -24,9 +24,8 @@ from orchestrator.hosts.connections.sessions import (
     SessionRefusedError,
     Sessions,
 )
-from orchestrator.hosts.connections.ssh.commands import ChannelSession
-from orchestrator.hosts.connections.ssh.link import SshLink
-from orchestrator.hosts.connections.ssh.route import Hop
+from orchestrator.hosts.connections.ssh import ChannelSession, SshLink
+from orchestrator.hosts.connections.ssh_route import Hop
 from orchestrator.hosts.settings import HostLimits
 
 
@@ -366,12 +365,12 @@ def test_a_proxy_command_of_another_account_is_no_traceback(monkeypatch: pytest.
 
 def test_a_retired_master_ends_with_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ended: list[Path] = []
-    monkeypatch.setattr(master, "end_master", lambda socket, _clock: ended.append(socket))
+    monkeypatch.setattr(openssh, "end_master", lambda socket, _clock: ended.append(socket))
     sockets = [tmp_path / "one", tmp_path / "two", tmp_path / "three"]
     left = iter(sockets)
-    monkeypatch.setattr(master.Master, "_connect", lambda _master: next(left))
-    target = master.SshTarget(address="riak1", config=tmp_path / "config", options=())
-    shared = master.Master(target, tmp_path, HostLimits(), alone=lambda _jump: contextlib.nullcontext())
+    monkeypatch.setattr(openssh.Master, "_connect", lambda _master: next(left))
+    target = openssh.SshTarget(address="riak1", config=tmp_path / "config", options=())
+    shared = openssh.Master(target, tmp_path, HostLimits(), alone=lambda _jump: contextlib.nullcontext())
     first = shared.session("x")
     shared.retire(first)
     second = shared.session("x")

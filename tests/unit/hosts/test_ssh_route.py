@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.connections.ssh.config_file import RouteError, read_config
-from orchestrator.hosts.connections.ssh.keywords import Stage, chosen
-from orchestrator.hosts.connections.ssh.route import Hop, find_route
+from orchestrator.hosts.connections.ssh_route import Hop, RouteError, Stage, chosen, find_route, read_config
 from orchestrator.hosts.settings import HostSettings
 from tests.fakes.cases import cases
 from tests.tools import needs

@@ -1,4 +1,4 @@
-"""One SSH connection, kept for a whole run and made again when it drops, directly or through a jump host.
+"""Hosts by paramiko: connections that are kept for a whole run and made again when they drop.
 
 An `SshLink` belongs to one server on the way. The target's link uses the link of its jump host, so thirty
 targets behind one bastion share one connection to it. Host keys are checked before anything is sent: an
@@ -9,30 +9,129 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
+import select
 import shlex
 import socket
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, cast
 
 import paramiko
-from paramiko.auth_strategy import AuthFailure
+from paramiko.auth_strategy import AuthFailure, AuthSource, AuthStrategy, InMemoryPrivateKey, OnDiskPrivateKey
+from paramiko.pkey import PublicBlob, UnknownKeyType
 from paramiko.ssh_exception import IncompatiblePeer
 
 from orchestrator import variables
-from orchestrator.hosts.connection import Trouble, UnknownKey, unknown_keys
-from orchestrator.hosts.connections.attempts import with_attempts
-from orchestrator.hosts.connections.sessions import LinkError, SessionRefusedError
-from orchestrator.hosts.connections.ssh import known_hosts
-from orchestrator.hosts.connections.ssh.config_file import USE_OPENSSH
-from orchestrator.hosts.connections.ssh.keys import KeyStrategy
-from orchestrator.hosts.connections.ssh.keywords import Stage, chosen
-from orchestrator.hosts.connections.ssh.known_hosts import HostKey, KeyVerdict, KnownKey
-from orchestrator.hosts.connections.ssh.route import Hop
-from orchestrator.hosts.settings import HostLimits
+from orchestrator.hosts.connection import Ended, Streams, Trouble, UnknownKey, unknown_keys
+from orchestrator.hosts.connections import known_hosts
+from orchestrator.hosts.connections.frame import Frame, framed
+from orchestrator.hosts.connections.known_hosts import HostKey, KeyVerdict, KnownKey
+from orchestrator.hosts.connections.sessions import (
+    CommandOrder,
+    LinkError,
+    SessionConnection,
+    SessionRefusedError,
+    Sessions,
+    with_attempts,
+)
+from orchestrator.hosts.connections.ssh_route import (
+    USE_OPENSSH,
+    Hop,
+    Route,
+    RouteError,
+    Stage,
+    chosen,
+    find_route,
+    read_config,
+)
+from orchestrator.hosts.settings import HostLimits, HostSettings
 from orchestrator.model.reading import Seconds
+
+# Keys to log in with ------------------------------------
+
+
+class KeyStrategy(AuthStrategy):
+    """Public keys only: agent keys that a key file names first, then the files, then other agent keys.
+
+    Servers close the connection after a few tries (`MaxAuthTries`, 6), so an agent full of keys must not go
+    first.
+
+    Attributes:
+        notes: why a key was not offered at all, for the message.
+    """
+
+    def __init__(self, hop: Hop) -> None:
+        super().__init__(ssh_config=paramiko.SSHConfig())
+        self._hop = hop
+        self._agent: paramiko.Agent | None = None
+        self.notes: list[str] = []
+
+    def get_sources(self) -> Iterator[AuthSource]:
+        """Yield the keys in the order in which they are offered."""
+        user = self._hop.user
+        agent_keys = self._agent_keys()
+        named = {blob for path in self._hop.identities if (blob := _public_part(path)) is not None}
+        for key in agent_keys:
+            if key.asbytes() in named:
+                yield InMemoryPrivateKey(user, key)
+        held = {key.asbytes() for key in agent_keys}
+        for path in self._hop.identities:
+            if _public_part(path) in held:
+                continue  # the agent has already offered it
+            loaded = self._load(path)
+            if loaded is not None:
+                yield OnDiskPrivateKey(user, "ssh-config", Path(path).expanduser(), loaded)
+        if not self._hop.identities_only:
+            for key in agent_keys:
+                if key.asbytes() not in named:
+                    yield InMemoryPrivateKey(user, key)
+
+    def close(self) -> None:
+        """Close the connection to the agent."""
+        if self._agent is not None:
+            self._agent.close()
+
+    def _agent_keys(self) -> tuple[paramiko.AgentKey, ...]:
+        if not self._hop.use_agent:
+            return ()
+        try:
+            self._agent = paramiko.Agent()
+            return self._agent.get_keys()
+        except (paramiko.SSHException, OSError) as error:
+            self.notes.append(f"agent: {error}")
+            return ()
+
+    def _load(self, path: str) -> paramiko.PKey | None:
+        file = Path(path).expanduser()
+        if not file.is_file():
+            self.notes.append(f"{path}: no such file")
+            return None
+        try:
+            return paramiko.PKey.from_path(file)
+        except (paramiko.PasswordRequiredException, TypeError):
+            # cryptography raises TypeError for a PEM key that needs a passphrase.
+            self.notes.append(f"{path}: has a passphrase; add it to an agent (ssh-add)")
+        except (paramiko.SSHException, UnknownKeyType, OSError, ValueError) as error:
+            self.notes.append(f"{path}: {error}")
+        return None
+
+
+def _public_part(path: str) -> bytes | None:
+    """The public key beside a private key file; None if there is no readable one."""
+    file = Path(f"{path}.pub").expanduser()
+    try:
+        fields = file.read_text(encoding="utf-8").split()
+        return PublicBlob.from_string(" ".join(fields[:2])).key_blob
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+# The connection ------------------------------------
+
 
 _USER_TIMEOUT_MS: Final = 30_000
 """Sent data that the peer's kernel does not acknowledge for so long ends the connection."""
@@ -105,7 +204,6 @@ class SshLink:
             self._give_back(transport)
 
     def drop(self) -> None:
-        """Close the connection; the next channel makes a new one."""
         with self._lock:
             self._drop()
             while self._retired:
@@ -451,3 +549,204 @@ def _timed_out(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+# A channel for each command ------------------------------------
+
+
+_READ_BYTES: Final = 64 * 1024
+_READS_A_TURN: Final = 64
+_LOOK_SECONDS: Final = 1.0
+"""The longest sleep in `poll`; output, the end of the command or a lost connection wakes it earlier."""
+_DRAIN_SECONDS: Final = 0.5
+"""Time to read after the exit code: output in transit arrives within it, and a daemon that keeps the output
+open costs no more than this."""
+_NO_EXIT_CODE: Final = -1
+"""paramiko's value for "the channel closed without one"."""
+
+
+class ChannelSession:
+    """A channel on which a command will be run.
+
+    Args:
+        link: the connection to the host.
+        order: the command.
+        clock: monotonic seconds.
+
+    Raises:
+        LinkError: no channel could be opened; nothing was sent.
+    """
+
+    def __init__(self, link: SshLink, order: CommandOrder, clock: Callable[[], Seconds]) -> None:
+        self._link, self._order, self._clock = link, order, clock
+        self._channel = link.open_session()
+        self._deadline = clock() + order.timeout
+        self._nonce = secrets.token_hex(8)
+        self.streams = Streams(order.keep)
+        self._frame = Frame(self._nonce, self.streams)
+
+    def abort(self) -> None:
+        """Close the channel. One whose connection was lost a moment ago raises, and is closed with it."""
+        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+            self._channel.close()
+        self._link.release(self._channel)
+
+    def attend(self) -> Ended:
+        """Send the command, and read it to its end or its limit."""
+        hop, timeout = self._link.hop, self._order.timeout
+        try:
+            if not self._send():
+                return self.streams.lost(f"{hop} gave no answer within {timeout:g} s", timed_out=True)
+            over = self._read()
+            self._frame.end()
+            if self._frame.exit is not None:
+                return self.streams.result(self._frame.exit)
+            if not over:
+                return self.streams.lost(f"no end within {timeout:g} s on {hop}", timed_out=True)
+            ready = self._channel.exit_status_ready()
+            code = self._channel.recv_exit_status() if ready else _NO_EXIT_CODE
+            # With all output read, a missing first mark shows that the script was not begun.
+            if code > 0 and not self._frame.begun and self._channel.eof_received:
+                return self._frame.not_begun(code)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            return self.streams.lost(f"the connection to {hop} was lost: {error}", timed_out=False)
+        finally:
+            self.abort()
+        open_still = self._channel.get_transport().is_active()
+        why = "was killed by a signal" if open_still else "lost its connection"
+        return self.streams.lost(f"the command on {hop} {why}", timed_out=False)
+
+    def _send(self) -> bool:
+        """Send the command and its input; False when the limit ran out first."""
+        # exec_command waits for the server's answer without a limit: closing the channel ends that wait.
+        watchdog = threading.Timer(max(0.0, self._deadline - self._clock()), self._not_acknowledged)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            self._channel.exec_command(framed(self._order.command, self._nonce))
+            self._channel.settimeout(self._order.timeout)
+            if self._order.stdin is not None:
+                # A command that does not read its input ends before: its exit code is the result.
+                with contextlib.suppress(OSError):
+                    self._channel.sendall(self._order.stdin.encode())
+            self._channel.shutdown_write()
+        except (paramiko.SSHException, OSError, EOFError):
+            if self._clock() < self._deadline:
+                raise
+            return False
+        finally:
+            watchdog.cancel()
+        return True
+
+    def _not_acknowledged(self) -> None:
+        """The server may hang: the next command gets another connection, and those that run keep theirs."""
+        self._link.retire(self._channel.get_transport())
+        self.abort()
+
+    def _read(self) -> bool:
+        """Read until the command and its output have ended; False when the limit ran out first."""
+        channel = self._channel
+        poller = select.poll()
+        poller.register(channel.fileno(), select.POLLIN)
+        quiet_until: Seconds | None = None
+        while True:
+            # In this order: output between the flag and the reading is then read in the next turn.
+            over = channel.eof_received or channel.closed
+            if self._drain() and self._frame.exit is None:
+                quiet_until = None
+            if over:
+                while self._drain():
+                    pass  # no more output can arrive: the buffered output was the last
+                break
+            now = self._clock()
+            if channel.exit_status_ready() or self._frame.exit is not None:
+                quiet_until = now + _DRAIN_SECONDS if quiet_until is None else quiet_until
+                if now >= quiet_until:
+                    return True
+            if now >= self._deadline:
+                return False
+            until = min(self._deadline, quiet_until if quiet_until is not None else now + _LOOK_SECONDS)
+            poller.poll(max(1.0, (until - now) * 1000))
+        # The output has ended; the exit code follows, or the channel closes without one.
+        left = max(0.0, self._deadline - self._clock())
+        return self._frame.exit is not None or channel.status_event.wait(left)
+
+    def _drain(self) -> bool:
+        """Read some of the available output, so that a flood cannot keep the limit from being checked."""
+        found = False
+        for _ in range(_READS_A_TURN):
+            if self._channel.recv_ready():
+                self._frame.stdout.add(self._channel.recv(_READ_BYTES))
+            elif self._channel.recv_stderr_ready():
+                self._frame.stderr.add(self._channel.recv_stderr(_READ_BYTES))
+            else:
+                break
+            found = True
+        return found
+
+
+# The hosts ------------------------------------
+
+
+class SshHosts:
+    """Makes connections when they are first needed and keeps them. The caller locks.
+
+    Args:
+        clock: monotonic seconds.
+        wait: waits between attempts to connect; None = a wait that `close` interrupts.
+    """
+
+    def __init__(
+        self, *, clock: Callable[[], Seconds], wait: Callable[[Seconds], object] | None = None
+    ) -> None:
+        self._clock, self._wait = clock, wait
+        self._jumps: dict[Route, SshLink] = {}
+        self._sessions: dict[Route, Sessions[SshLink]] = {}
+        self._routes: dict[tuple[object, ...], Route] = {}
+
+    def to(self, settings: HostSettings) -> SessionConnection[SshLink]:
+        """The connection to a host; nothing is sent until it is used.
+
+        Raises:
+            LinkError: the SSH configuration cannot be followed.
+        """
+        try:
+            route = self._route(settings)
+        except RouteError as error:
+            raise LinkError(Trouble.SETTINGS, str(error)) from error
+        if route not in self._sessions:
+            limits, parent = settings.limits, self._jump(route[:-1], settings.limits)
+            self._sessions[route] = Sessions(
+                lambda: SshLink(route[-1], parent, limits, wait=self._wait), str(route[-1])
+            )
+        return SessionConnection(
+            self._sessions[route], lambda link, order: ChannelSession(link, order, self._clock)
+        )
+
+    def close(self) -> None:
+        """Close all connections, those behind a jump host first."""
+        for sessions in self._sessions.values():
+            sessions.close()
+        for route in sorted(self._jumps, key=len, reverse=True):
+            self._jumps[route].close()
+
+    def _route(self, settings: HostSettings) -> Route:
+        """The hops to a host, computed once."""
+        key = (
+            settings.address,
+            settings.port,
+            settings.user,
+            settings.identities,
+            settings.known_hosts,
+            settings.use_agent,
+            settings.ssh_config,
+        )
+        if key not in self._routes:
+            self._routes[key] = find_route(settings, read_config(settings.ssh_config))
+        return self._routes[key]
+
+    def _jump(self, route: Route, limits: HostLimits) -> SshLink | None:
+        """The one connection to a jump host; it carries no sessions."""
+        if route and route not in self._jumps:
+            self._jumps[route] = SshLink(route[-1], self._jump(route[:-1], limits), limits, wait=self._wait)
+        return self._jumps.get(route)

@@ -1,1 +1,0 @@
-"""SSH by the operator's own `ssh`: everything that `ssh HOST` can do."""

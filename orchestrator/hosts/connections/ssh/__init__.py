@@ -1,1 +1,0 @@
-"""SSH by paramiko: route, host keys, log-in, commands."""
