@@ -12,7 +12,8 @@ from orchestrator.daemons import in_parallel
 from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.connection import CommandResult, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.learned import Learned
+from orchestrator.hosts.contact import FirstContact, first_contact
+from orchestrator.hosts.passwords import SentPasswords
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, REBOOT, TUNE, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
@@ -114,14 +115,14 @@ def check_hosts(
         redact: removes secrets from the hosts' output.
         lease_directory: the folder on each host for the record of a run's lease; None if there is none.
     """
-    learned = Learned()
+    passwords = SentPasswords()
     check = partial(
         check_host,
         connections=connections,
         reboot=reboot,
         redact=redact,
         lease_directory=lease_directory,
-        learned=learned,
+        passwords=passwords,
     )
     work = {one.node: partial(check, one) for one in settings}
     # A wrong password costs one attempt, and not one at each host: the account may be the same.
@@ -143,10 +144,10 @@ def check_host(
     reboot: bool,
     redact: Redactor,
     lease_directory: str | None = None,
-    learned: Learned | None = None,
+    passwords: SentPasswords | None = None,
 ) -> tuple[HostCheck, ...]:
     """Check one host point by point. The points after the first failure to reach the host are not checked."""
-    learned = learned or Learned()
+    passwords = passwords or SentPasswords()
 
     def found(point: Point, message: str, *, good: bool) -> HostCheck:
         grade = Grade.GOOD if good else Grade.BAD
@@ -160,17 +161,21 @@ def check_host(
     if isinstance(connection, Unreachable):
         said = f"{connection.reason}{_another_way(settings, connection, connections)}"
         return _cut_off(settings, points, Point.RESOLVE, redact(said))
-    settings = learned.as_known(settings)
-    stdin = survey_stdin(settings, rights=True)
-    script = survey_script(settings, rights=True, reboot=reboot, folder=lease_directory)
-    outcome = connection.run(script, timeout=settings.limits.command, stdin=stdin)
+    met, stdin = first_contact(settings, connection), None
+    if not isinstance(met, FirstContact):
+        outcome: Outcome = met
+    else:
+        settings = passwords.without_refused(met.completed(settings))
+        stdin = survey_stdin(settings, rights=True)
+        script = survey_script(settings, rights=True, reboot=reboot, folder=lease_directory)
+        outcome = connection.run(script, timeout=settings.limits.command, stdin=stdin)
     if isinstance(outcome, Unreachable):
         said = f"{outcome.reason}{_another_way(settings, outcome, connections)}"
         return _cut_off(settings, points, _FAILS_AT[outcome.trouble], redact(said))
     if isinstance(outcome, Lost):
         return _cut_off(settings, points, Point.SERVICE, redact(f"{outcome.reason}: is the host overloaded?"))
     survey = read_survey(settings, outcome.stdout, rights=True, reboot=reboot)
-    learned.learn_rights(settings, stdin, survey.rights)
+    passwords.learn_rights(settings, stdin, survey.rights)
     here = settings.connect is Connect.LOCAL
     checks = [found(point, _HERE if here else _WELL[point], good=True) for point in _WAY]
     if not here:
@@ -181,7 +186,6 @@ def check_host(
         wrong = view.reason if isinstance(view, Unknown) else wrong
         said = "" if isinstance(view, Unknown) else f"{view.service.value}: {view.detail}"
         checks.append(found(Point.SERVICE, wrong or said, good=not wrong))
-    settings = sudo.settled(settings, root=survey.root is True)
     for right in survey.rights:
         message = _allowed(right) if right.allowed else missing_right(settings, right)
         checks.append(found(_RIGHTS[right.what], message, good=right.allowed is True))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from orchestrator.daemons import in_parallel
-from orchestrator.hosts import programs, script, sudo
+from orchestrator.hosts import contact, script, sudo
 from orchestrator.hosts.connection import CommandResult, Outcome, UnknownKey, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.services import DOCKER, SYSTEMCTL
@@ -99,7 +99,7 @@ def search_script(pid: int | None) -> str:
         (_SCRIPTS, "ls /etc/init.d"),
         (_ONLY_DOAS, f"! {{ {sudo.IS_ROOT} || command -v sudo; }} && command -v doas"),
     )
-    search = (programs.FUNCTIONS, programs.find(SYSTEMCTL, "systemctl"), programs.find(DOCKER, "docker"))
+    search = (contact.FIND_PROGRAM, contact.find(SYSTEMCTL, "systemctl"), contact.find(DOCKER, "docker"))
     return "\n".join((*search, script.sections(rest if pid is None else (process, *rest))))
 
 

@@ -42,9 +42,10 @@ from orchestrator.hosts.connection import (
     Unreachable,
 )
 from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.contact import FirstContacts
 from orchestrator.hosts.last_words import LastWords
-from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.outcomes import said
+from orchestrator.hosts.passwords import SentPasswords
 from orchestrator.hosts.readings import ask, longest, raised, read_hosts, unread
 from orchestrator.hosts.services import ServiceVerb, for_node
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -106,7 +107,8 @@ class Hosts:
         self._sent: dict[NodeName, str | None] = {}
         self._watcher = ServiceWatcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring, self._failure)
-        self._learned, self._last_words = Learned(now), LastWords(self._redact)
+        self._contacts, self._passwords = FirstContacts(), SentPasswords(now)
+        self._last_words = LastWords(self._redact)
 
     def observe(
         self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
@@ -116,7 +118,7 @@ class Hosts:
         With `reboot`, the right to reboot the host is among the rights.
         """
         first = [node for node in nodes if rights and self._sends_password(node)]
-        first = [] if self._learned.has_taken_password else first[:1]
+        first = [] if self._passwords.any_was_taken else first[:1]
         read: dict[NodeName, Reading[HostView]] = {}
         for some in (first, [node for node in nodes if node not in first]):
             work = {node: partial(self._observe_safely, node, rights=rights, reboot=reboot) for node in some}
@@ -143,7 +145,7 @@ class Hosts:
             timeout: its limit, in seconds.
             keep: bytes of its output.
         """
-        found = self._as_root(node) if as_root else self._connection(node)
+        found = self._connection(node)
         if isinstance(found, Unreachable):
             return found
         settings, connection = found
@@ -153,7 +155,7 @@ class Hosts:
         ended = connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
         if isinstance(ended, CommandResult):
             said_by_sudo = ended.stderr if sudo.has_the_last_word(ended.stderr) else ""
-            self._learned.learn_password(settings, password, said_by_sudo, taken=ended.exit == 0)
+            self._passwords.learn(settings, password, said_by_sudo, taken=ended.exit == 0)
         return ended
 
     def perform(self, action: ServiceAction) -> ActionResult:
@@ -196,7 +198,7 @@ class Hosts:
         settings = self._settings.get(node)
         if settings is None:
             return f"(no host settings for {node})"
-        return self._written(lambda: line(self._learned.as_known(settings)))
+        return self._written(lambda: line(self._as_met(settings)))
 
     def _written(self, line: Callable[[], str]) -> str:
         try:
@@ -232,17 +234,14 @@ class Hosts:
         connection = self._connections.to(settings)
         if isinstance(connection, Unreachable):
             return connection
-        return self._learned.as_known(settings), connection
+        met = self._contacts.meet(settings, connection)
+        if isinstance(met, Lost):  # of a question that only reads
+            return Unreachable(trouble=Trouble.NO_ANSWER, reason=met.reason)
+        return met if isinstance(met, Unreachable) else (self._passwords.without_refused(met), connection)
 
-    def _as_root(self, node: NodeName) -> tuple[HostSettings, HostConnection] | Unreachable:
-        """The connection for work as root, with `sudo: auto` resolved."""
-        found = self._connection(node)
-        if isinstance(found, Unreachable):
-            return found
-        settings = self._learned.settled(*found)
-        if isinstance(settings, Unreachable):
-            return replace(settings, reason=f"host of {node}: {settings.reason}")
-        return settings, found[1]
+    def _as_met(self, settings: HostSettings) -> HostSettings:
+        """The settings of a node as far as its host has answered, without asking it."""
+        return self._passwords.without_refused(self._contacts.as_met(settings))
 
     def _observe_safely(self, node: NodeName, *, rights: bool, reboot: bool) -> Reading[HostView]:
         try:
@@ -266,9 +265,8 @@ class Hosts:
         if not isinstance(outcome, CommandResult):
             return self._unread(node, outcome)
         survey = read_survey(settings, outcome.stdout, rights=rights, reboot=reboot)
-        self._learned.learn(settings, root=survey.root, found=survey.found)
-        self._learned.learn_rights(settings, stdin, survey.rights)
-        settings = sudo.settled(settings, root=survey.root is True)
+        self._contacts.compare(settings, root=survey.root, boot=survey.boot)
+        self._passwords.learn_rights(settings, stdin, survey.rights)
         with self._lock:
             self._marks[node] = survey.mark
             self._away.discard(node)
@@ -283,8 +281,8 @@ class Hosts:
         shown = not refused or view.service is not ServiceState.RUNNING
         detail = "; ".join([*refused, *([view.detail] if shown else [])])
         step = view.install and replace(view.install, said=self._redact(view.install.said))
-        known, printed = self._learned.as_known(settings), self._asked.printed(node)
-        words = self._last_words.of(known, connection, view, mark=survey.mark, printed=printed)
+        printed = self._asked.printed(node)
+        words = self._last_words.of(settings, connection, view, mark=survey.mark, printed=printed)
         return replace(view, detail=self._redact(detail), install=step, said=words)
 
     def _unread(self, node: NodeName, fault: Unreachable | Lost) -> Unknown:
@@ -294,7 +292,7 @@ class Hosts:
         return unread(node, fault, self._redact)
 
     def _ask(self, node: NodeName, verb: ServiceVerb) -> ActionResult:
-        found = self._as_root(node)
+        found = self._connection(node)
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(found.reason), passes=found.passes)
         settings, connection = found
@@ -327,10 +325,10 @@ class Hosts:
 
     def _failure(self, node: NodeName, verb: ServiceVerb, ended: CommandResult) -> str | None:
         """How a stop or start that ended failed; None if it did not fail, or if that is unknown."""
-        settings = self._learned.as_known(self._settings[node])
+        settings = self._as_met(self._settings[node])
         result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, said(ended))
         if sudo.is_wrong_password(said(ended)):  # pam may take longer for a refusal than `perform` listens
-            self._learned.learn_password(settings, self._sent.get(node), said(ended), taken=False)
+            self._passwords.learn(settings, self._sent.get(node), said(ended), taken=False)
         if isinstance(result, Done):
             return None
         return failure_of(ended) or f"says: {result.reason}"
@@ -347,7 +345,7 @@ class Hosts:
         return replace(settings, sudo=Sudo.PASSWORDLESS, sudo_password=None) if known else settings
 
     def _reboot(self, node: NodeName) -> ActionResult:
-        found = self._as_root(node)
+        found = self._connection(node)
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(found.reason), passes=found.passes)
         settings, connection = found
@@ -381,7 +379,7 @@ class Hosts:
         return outcomes.redacted(outcomes.of_hook(line, hook.timeout, outcome), self._redact)
 
     def _install(self, action: RunInstall) -> ActionResult:
-        found = self._as_root(action.node) if action.step.as_root else self._connection(action.node)
+        found = self._connection(action.node)
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(found.reason), passes=found.passes)
         return outcomes.redacted(installing.begin(action, *found), self._redact)
@@ -399,7 +397,7 @@ class Hosts:
             case CommandResult():
                 taken = outcome.exit == 0 and not exclusion.needed_nothing(said(outcome))
                 sent = self._sent.get(settings.node)
-                self._learned.learn_password(settings, sent, said(outcome), taken=taken)
+                self._passwords.learn(settings, sent, said(outcome), taken=taken)
                 result = outcomes.came_of(settings, verb, line, outcome.exit, said(outcome))
                 return outcomes.redacted(result, self._redact)
             case _:

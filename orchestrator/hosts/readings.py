@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 def longest(settings: Collection[HostSettings]) -> Seconds:
-    """Limit of two attempts of a reading; each may have to make its connection again."""
+    """Limit of two attempts of a reading; each may have to make its connection again, and to ask first."""
     limits = (one.limits for one in settings)
-    return max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in limits), default=0.0)
+    return max((2 * (3 * (x.connect + x.banner) + x.auth + 2 * x.command) for x in limits), default=0.0)
 
 
 def read_hosts(

@@ -430,10 +430,7 @@ class CommandLines(ServiceManager):
         plain = _read(plain_status(settings))
         if not settings.service.status_as_root or settings.sudo is Sudo.OFF:
             return plain
-        behind_sudo = _read(_status(settings))
-        if settings.sudo is not Sudo.AUTO:
-            return behind_sudo
-        return f"if {sudo.IS_ROOT}; then {plain}; else {behind_sudo}; fi"
+        return _read(_status(settings))
 
     def read(self, settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
         """Read the exit code, unless sudo refused or the wording of the settings decides."""

@@ -7,7 +7,6 @@ sudoers file.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -42,13 +41,6 @@ PAGE: Final = f"`{next_command('explain', 'least-rights')}`"
 """What shows the sudoers files to copy."""
 IS_ROOT: Final = '[ "$(id -u)" = 0 ]'
 """A shell line that succeeds where the account is root."""
-
-
-def settled(settings: HostSettings, *, root: bool) -> HostSettings:
-    """The settings with `Sudo.AUTO` resolved: root needs no sudo, and a host without sudo cannot be asked."""
-    if settings.sudo is not Sudo.AUTO:
-        return settings
-    return replace(settings, sudo=Sudo.OFF if root else Sudo.PASSWORDLESS)
 
 
 def is_missing(refusal: str) -> bool:
@@ -91,7 +83,7 @@ def advice(settings: HostSettings, refusal: str) -> str:
 def prefix(sudo: Sudo) -> str:
     """The words before a command; empty without sudo.
 
-    While it is unknown whether the account is root, the line is shown as an ordinary account needs it.
+    Before the first contact with the host, the line is shown as an ordinary account needs it.
 
     With a password, `-k` makes sudo read it even if it remembers an earlier one: otherwise the password
     would be left on the standard input of the command itself.

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.hosts import exclusion, installing, management, programs, script, services, sudo
+from orchestrator.hosts import exclusion, installing, management, script, services, sudo
+from orchestrator.hosts.contact import ACCOUNT, BOOT
 from orchestrator.hosts.exclusion import LockHolder
-from orchestrator.hosts.programs import FoundPrograms
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import ServiceVerb
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -19,7 +19,7 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.sudo_question import ASK_SUDO, NEVER_ASKS
 
 _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
-_NEVER_ASKS, _ACCOUNT, _PROGRAMS = "never-asks", "account", "programs"
+_NEVER_ASKS, _ACCOUNT = "never-asks", "account"
 _INSTALL, _HOLDER, _AT_WORK = "install", "holder", "at-work"
 _RIGHT: Final = {ServiceVerb.STOP: "may-stop", ServiceVerb.START: "may-start"}
 _REBOOT, _LOCK, _TUNE = "may-reboot", "may-lock", "may-tune"
@@ -53,8 +53,7 @@ class Survey:
     rights: tuple[Right, ...] = ()  # empty if they were not requested
     uptime: float | None = None  # seconds since the boot, as the host counts them
     root: bool | None = None  # whether the account is root there; None if the host did not answer that
-    # where programs are there; None if the host did not answer that, or was not asked
-    found: FoundPrograms | None = None
+    boot: str | None = None  # the identity of its boot, likewise
     # why the service could not be started after a stop; empty if nothing is known against it
     barred: str = ""
     holder: LockHolder | None = None  # the holder of the node's lock, if there is one
@@ -65,21 +64,16 @@ def survey_script(
     settings: HostSettings, *, rights: bool, reboot: bool = False, folder: str | None = None
 ) -> str:
     """The command line of a survey; with `folder`, whether the account can create files there."""
-    search, settings = programs.with_search(settings)
     parts = [
-        (_BOOT, "cat /proc/sys/kernel/random/boot_id"),
+        (_BOOT, BOOT),
         (_MACHINE, "cat /etc/machine-id 2>/dev/null || cat /var/lib/dbus/machine-id"),
         (_UPTIME, "cut -d ' ' -f 1 /proc/uptime"),
-        (_ACCOUNT, "id -u"),
+        (_ACCOUNT, ACCOUNT),
     ]
-    if search:
-        parts.append((_PROGRAMS, programs.REPORT))
     if rights:
         parts += [(name, line) for name, _, line in _right_parts(settings, reboot=reboot)]
         if settings.sudo is Sudo.PASSWORDLESS:
             parts.append((_NEVER_ASKS, NEVER_ASKS))
-        elif settings.sudo is Sudo.AUTO:
-            parts.append((_NEVER_ASKS, f"{sudo.IS_ROOT} || {NEVER_ASKS}"))
     if folder is not None:
         parts.append((_FOLDER, _create_and_remove(folder)))
     parts.append((_INSTALL, installing.record_script(settings)))
@@ -89,7 +83,7 @@ def survey_script(
     if settings.service.is_named:
         parts.append((_SERVICE, services.status_command(settings)))
     probes = "" if not rights else sudo.PROBES if settings.sudo is Sudo.PASSWORD else ASK_SUDO
-    return script.untranslated(f"{search}\n{probes}{script.sections(parts)}")
+    return script.untranslated(f"{probes}{script.sections(parts)}")
 
 
 def survey_stdin(settings: HostSettings, *, rights: bool) -> str | None:
@@ -102,9 +96,6 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
     answers = script.read_sections(output)
     account = _value(answers, _ACCOUNT)
     root = account == "0" if account is not None and account.isdigit() else None
-    report = answers.get(_PROGRAMS)
-    found = None if report is None else programs.read_report(report.text)
-    settings = programs.settled(sudo.settled(settings, root=root is True), found or FoundPrograms())
     allowed = _read_rights(settings, answers, reboot=reboot) if rights else ()
     may_control = all(right.allowed is True for right in allowed if right.what in _NEEDED) if rights else None
     may_reboot = (
@@ -122,7 +113,7 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
         rights=allowed,
         uptime=float(uptime) if uptime and uptime.replace(".", "", 1).isdigit() else None,
         root=root,
-        found=found,
+        boot=_value(answers, _BOOT),
         barred=barred,
         holder=exclusion.read_holder(_value(answers, _HOLDER) or ""),
         folder_fault=_folder_fault(answers.get(_FOLDER)),
@@ -156,15 +147,6 @@ def _view(
 
 def _right_parts(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str, str], ...]:
     """Name of the part, the command, and the shell line that tests it."""
-    if settings.sudo is Sudo.AUTO:
-        # The host itself decides between root and another account, which saves a round trip.
-        root, other = (
-            _right_parts(sudo.settled(settings, root=root), reboot=reboot) for root in (True, False)
-        )
-        return tuple(
-            (name, command, f"if {sudo.IS_ROOT}; then {ask}; else {ask_sudo}; fi")
-            for (name, _, ask), (_, command, ask_sudo) in zip(root, other, strict=True)
-        )
     parts = [
         (name, command, _question(settings, command)) for name, command in _commands(settings, reboot=reboot)
     ]

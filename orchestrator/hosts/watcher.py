@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from orchestrator.hosts import programs, script, services
+from orchestrator.hosts import script, services
 from orchestrator.hosts.connection import HostConnection, Job, Unreachable
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
@@ -130,9 +130,8 @@ class ServiceWatcher:
         if isinstance(found, Unreachable):
             return found
         settings, connection = found
-        search, settings = programs.with_search(settings)
         watch = script.watch(services.mark_command(settings), mark, this.left)
-        line = script.untranslated(f"{search}\n{watch}")
+        line = script.untranslated(watch)
         job = connection.start(line, timeout=this.left + _MARGIN_SECONDS, ended=this.loop_ended)
         if isinstance(job, Unreachable):
             return job

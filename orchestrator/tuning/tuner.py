@@ -59,7 +59,7 @@ class TunableHosts(Hosts):
     ) -> None:
         super().__init__(settings, redact=redact, connections=connections, now=now)
         self._tuner = Tuner(
-            self._connection, self._redact, as_root=self._as_root, learn=self._learned.learn_password
+            self._connection, self._redact, learn=self._passwords.learn
         )
 
     def tuning(

@@ -8,10 +8,15 @@ from contextlib import closing
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from orchestrator.hosts import programs, services
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.contact import FIND_PROGRAM, FirstContact, contact_script, find, read_contact
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.services import BY_ITSELF, BY_SYSTEMD, MANAGERS, Docker, HostProgram, Reboot, Systemd
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
@@ -95,12 +100,9 @@ def test_a_verb_before_any_reading_finds_its_program_too(
 def test_the_folders_of_administrators_are_searched() -> None:
     """An SSH session of an ordinary account has no `/usr/sbin` in its path."""
     useradd = HostProgram(name="useradd", path="/no/useradd")
-    find = f"{programs.FUNCTIONS}\n{programs.find(useradd, 'x')}; echo $x"
-    assert sh(find, "/usr/bin:/bin").endswith("/sbin/useradd")
-    find = (
-        f"{programs.FUNCTIONS}\n{programs.find(HostProgram(name='no-such', path='/no/such'), 'x')}; echo $x"
-    )
-    assert sh(find, "/usr/bin:/bin") == "/no/such"
+    assert sh(f"{FIND_PROGRAM}\n{find(useradd, 'x')}; echo $x", "/usr/bin:/bin").endswith("/sbin/useradd")
+    absent = HostProgram(name="no-such", path="/no/such")
+    assert sh(f"{FIND_PROGRAM}\n{find(absent, 'x')}; echo $x", "/usr/bin:/bin") == "/no/such"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_the_folders_of_administrators_are_searched() -> None:
     [
         ("/bin/true", "/no/reboot", "/bin/true reboot"),
         ("/no/systemctl-of-nobody", "/bin/true", "/bin/true"),
-        ("/no/systemctl-of-nobody", "/no/reboot-of-nobody", "/usr/bin/systemctl reboot"),
+        ("/no/systemctl-of-nobody", "/no/reboot-of-nobody", "/no/systemctl-of-nobody reboot"),
     ],
 )
 def test_a_host_without_systemd_reboots_by_reboot(
@@ -118,22 +120,44 @@ def test_a_host_without_systemd_reboots_by_reboot(
         Reboot(program=HostProgram(name=Path(systemctl).name, path=systemctl), words=" reboot"),
         Reboot(program=HostProgram(name=Path(reboot).name, path=reboot)),
     )
-    settings = HostSettings(node="es1", address="es1", service=ServiceSettings(manager=Manager.DOCKER))
-    usual = services.plain_reboot(settings)
     monkeypatch.setattr(Docker, "reboots", ways)
-    monkeypatch.setattr(services, "plain_reboot", lambda _: usual)
-    search, there = programs.with_search(settings)
-    assert there.service.reboot == "$reboot"
-    found = programs.read_report(sh(f"{search}\n{programs.REPORT}", "/usr/bin:/bin"))
-    assert found.reboot == line
-    assert programs.settled(settings, found).service.reboot == line
+    settings = HostSettings(node="es1", address="es1", service=ServiceSettings(manager=Manager.DOCKER))
+    met = read_contact(sh(contact_script(Manager.DOCKER), "/usr/bin:/bin"))
+    assert met.reboot == line
+    assert met.completed(settings).service.reboot == line
 
 
-def test_what_the_settings_name_is_not_searched() -> None:
+def test_what_the_settings_name_stays() -> None:
     service = ServiceSettings(program="/opt/systemctl", reboot="/opt/reboot now")
     settings = HostSettings(node="es1", address="es1", service=service)
-    assert programs.with_search(settings) == ("", settings)
-    assert programs.settled(settings, programs.FoundPrograms(program="/a", reboot="/b")) == settings
+    found = FirstContact(root=False, boot=None, program="/a", reboot="/b")
+    assert found.completed(settings) == settings
+    asked = replace(settings, sudo=Sudo.AUTO)
+    assert found.completed(asked).sudo is Sudo.PASSWORDLESS
+    assert replace(found, root=True).completed(asked) == settings
+
+
+@pytest.mark.parametrize("change", ["boot", "account", "nothing"])
+def test_a_host_is_asked_once_and_again_as_another_one(tmp_path: Path, change: str) -> None:
+    """It was booted, or installed again: programs may be elsewhere, or the account may be root."""
+    service = ServiceSettings(manager=Manager.COMMAND, stop="true", start="true", status="true")
+    settings, asked = here(tmp_path, service, sudo=Sudo.AUTO), list[str]()
+    said = {"boot": "1", "account": "1000"}
+
+    class Host(LocalConnection):
+        def run(self, command: str, **_limits: object) -> CommandResult:
+            asked.append("met" if command == contact_script(Manager.COMMAND) else "read")
+            known = f"cat() {{ echo {said['boot']}; }}; id() {{ echo {said['account']}; }}"
+            return CommandResult(exit=0, stdout=sh(f"{known}\n{command}", "/usr/bin:/bin"))
+
+    connections = cast("Connections", SimpleNamespace(to=lambda _settings: Host(), close=lambda: None))
+    with closing(Hosts({"es1": settings}, connections=connections)) as hosts:
+        for sudo in ("sudo -n ", "sudo -n ", "" if change == "account" else "sudo -n "):
+            assert isinstance(hosts.observe(["es1"], rights=False)["es1"], HostView)
+            said.update({"boot": {"boot": "2"}, "account": {"account": "0"}}.get(change, {}))
+            last, expected = hosts.describe(StopNode(node="es1")), f"{sudo}true"
+        assert last == expected
+    assert asked == ["met", *["read"] * 2, *([] if change == "nothing" else ["met"]), "read"]
 
 
 def test_every_manager_has_a_way_to_reboot() -> None:

@@ -16,7 +16,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.hosts import port
 from orchestrator.hosts.check import Grade, Point, check_hosts, missing_rights
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.learned import Learned
+from orchestrator.hosts.passwords import SentPasswords
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import Right
 from orchestrator.model.action import Done, Refused, StartNode, StopNode, TuneHost
@@ -211,7 +211,7 @@ def test_words_of_a_command_are_no_refusal_of_sudo(sudo: Path) -> None:
         assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
 
 
-def test_has_taken_password_needs_a_right_that_was_allowed(sudo: Path, subtests: pytest.Subtests) -> None:
+def test_a_taken_password_needs_a_right_that_was_allowed(sudo: Path, subtests: pytest.Subtests) -> None:
     settings = on_host(sudo)
     refused = Right(what="stop", command="stop", allowed=False, said="no answer")
     for what, right, taken in [
@@ -223,9 +223,9 @@ def test_has_taken_password_needs_a_right_that_was_allowed(sudo: Path, subtests:
         ("allowed", replace(refused, allowed=True), True),
     ]:
         with subtests.test(what=what):
-            learned = Learned()
-            learned.learn_rights(settings, f"{PASSWORD}\n", [refused, right])
-            assert learned.has_taken_password is taken
+            passwords = SentPasswords()
+            passwords.learn_rights(settings, f"{PASSWORD}\n", [refused, right])
+            assert passwords.any_was_taken is taken
 
 
 def test_a_password_that_reached_a_command_is_redacted(sudo: Path) -> None:

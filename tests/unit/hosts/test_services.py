@@ -83,7 +83,6 @@ def test_a_status_that_needs_root_uses_sudo_unless_root(subtests: pytest.Subtest
         Sudo.OFF: plain,
         Sudo.PASSWORDLESS: through,
         Sudo.PASSWORD: through,
-        Sudo.AUTO: f"if {sudo.IS_ROOT}; then {plain}; else {through}; fi",
     }.items():
         with subtests.test(mode):
             settings = host(COMMAND, mode=mode, status="riak ping", status_as_root=True)
