@@ -10,9 +10,9 @@ from typing import Final
 
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts import exclusion, services, sudo
-from orchestrator.hosts.connection import CommandResult, Lost, Outcome, Trouble, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostError, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.contact import FirstContact, first_contact
+from orchestrator.hosts.contact import first_contact
 from orchestrator.hosts.passwords import SentPasswords
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, REBOOT, TUNE, Right, read_survey, survey_script, survey_stdin
@@ -161,9 +161,11 @@ def check_host(
     if isinstance(connection, Unreachable):
         said = f"{connection.reason}{_another_way(settings, connection, connections)}"
         return _cut_off(settings, points, Point.RESOLVE, redact(said))
-    met, stdin = first_contact(settings, connection), None
-    if not isinstance(met, FirstContact):
-        outcome: Outcome = met
+    outcome: Outcome
+    try:
+        met = first_contact(settings, connection)
+    except HostError as error:
+        outcome, stdin = error.fault, None
     else:
         settings = passwords.without_refused(met.completed(settings))
         stdin = survey_stdin(settings, rights=True)

@@ -123,6 +123,18 @@ class Lost:
         return True
 
 
+class HostError(Exception):
+    """There is no answer of a host, and nothing was changed there.
+
+    Attributes:
+        fault: the same error as data.
+    """
+
+    def __init__(self, fault: Unreachable | Lost) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+
+
 Ended: TypeAlias = CommandResult | Lost
 Outcome: TypeAlias = CommandResult | Unreachable | Lost
 

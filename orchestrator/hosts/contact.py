@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.hosts import script, services
-from orchestrator.hosts.connection import CommandResult, HostConnection, Lost, Trouble, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostConnection, HostError, Trouble, Unreachable
 from orchestrator.hosts.readings import ask
 from orchestrator.hosts.services import HostProgram, Reboot
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -59,11 +59,13 @@ class FirstContacts:
     def __init__(self) -> None:
         self._met: dict[tuple[object, ...], FirstContact] = {}
 
-    def meet(self, settings: HostSettings, connection: HostConnection) -> HostSettings | Unreachable | Lost:
-        """The completed settings of a node; its host is asked if it was not asked before."""
+    def meet(self, settings: HostSettings, connection: HostConnection) -> HostSettings:
+        """The completed settings of a node; its host is asked if it was not asked before.
+
+        Raises:
+            HostError: it did not answer.
+        """
         met = self._met.get(_host(settings)) or first_contact(settings, connection)
-        if not isinstance(met, FirstContact):
-            return met
         if met.root is not None:
             self._met[_host(settings)] = met
         return met.completed(settings)
@@ -84,15 +86,19 @@ def _host(settings: HostSettings) -> tuple[object, ...]:
     return settings.connect, settings.address, settings.port, settings.user, settings.service.manager
 
 
-def first_contact(settings: HostSettings, connection: HostConnection) -> FirstContact | Unreachable | Lost:
-    """Ask a host; it has to answer who the account is where the settings leave `sudo` to it."""
+def first_contact(settings: HostSettings, connection: HostConnection) -> FirstContact:
+    """Ask a host; it has to answer who the account is where the settings leave `sudo` to it.
+
+    Raises:
+        HostError: it did not answer.
+    """
     outcome = ask(connection, settings, contact_script(settings.service.manager))
     if not isinstance(outcome, CommandResult):
-        return outcome
+        raise HostError(outcome)
     met = read_contact(outcome.stdout)
     if met.root is None and settings.sudo is Sudo.AUTO:
         said = "not answered, so sudo may be needed or not: set `hosts.sudo` to true or false"
-        return Unreachable(trouble=Trouble.PROTOCOL, reason=f"`{ACCOUNT}` was {said}")
+        raise HostError(Unreachable(trouble=Trouble.PROTOCOL, reason=f"`{ACCOUNT}` was {said}"))
     return met
 
 

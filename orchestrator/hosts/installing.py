@@ -18,8 +18,8 @@ import shlex
 from typing import Final
 
 from orchestrator.hosts import exclusion, script, services, sudo
-from orchestrator.hosts.asked import failure_of
-from orchestrator.hosts.connection import CommandResult, HostConnection, Outcome, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostConnection, Outcome
+from orchestrator.hosts.outcomes import failure_of, said, without_end
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import for_node
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -171,17 +171,15 @@ def begin(action: RunInstall, settings: HostSettings, connection: HostConnection
 
 
 def _came_of(outcome: Outcome) -> ActionResult:
-    if isinstance(outcome, Unreachable):
-        return Refused(reason=outcome.reason, passes=outcome.passes)
     if not isinstance(outcome, CommandResult):
-        return InDoubt(reason=failure_of(outcome) or "")
-    said = "\n".join(part for part in (outcome.stdout.strip(), outcome.stderr.strip()) if part)
+        return without_end(outcome)
+    output = said(outcome)
     if outcome.exit == 0:
-        return Done(output=said)
-    if _NOT_BEGUN in said or exclusion.was_not_run(said):
+        return Done(output=output)
+    if _NOT_BEGUN in output or exclusion.was_not_run(output):
         # A node that has come up by itself is seen by the next reading.
-        return Refused(reason=said, passes=_RUNS in said or exclusion.held_by(said) is not None)
-    return InDoubt(reason=failure_of(outcome) or said)
+        return Refused(reason=output, passes=_RUNS in output or exclusion.held_by(output) is not None)
+    return InDoubt(reason=failure_of(outcome) or output)
 
 
 # The record ------------------------------------

@@ -30,11 +30,11 @@ from typing import Final, TypeAlias, assert_never
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import exclusion, installing, outcomes, readiness, script, services, sudo
-from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_rights
 from orchestrator.hosts.connection import (
     CommandResult,
     HostConnection,
+    HostError,
     Job,
     Lost,
     Outcome,
@@ -44,9 +44,9 @@ from orchestrator.hosts.connection import (
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.contact import FirstContacts
 from orchestrator.hosts.last_words import LastWords
-from orchestrator.hosts.outcomes import said
+from orchestrator.hosts.outcomes import AskedJobs, failure_of, said
 from orchestrator.hosts.passwords import SentPasswords
-from orchestrator.hosts.readings import ask, longest, raised, read_hosts, unread
+from orchestrator.hosts.readings import ask, defect, longest, raised, read_hosts, unread
 from orchestrator.hosts.services import ServiceVerb, for_node
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
@@ -67,7 +67,7 @@ from orchestrator.model.host import Connect
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.upgrade import HostReadiness, Upgrade
-from orchestrator.redact import Redactor, beginning_of, end_of
+from orchestrator.redact import Redactor, beginning_of
 from orchestrator.untrusted import UntrustedValue
 
 QUICK_SECONDS: Final = 1.5
@@ -145,10 +145,10 @@ class Hosts:
             timeout: its limit, in seconds.
             keep: bytes of its output.
         """
-        found = self._connection(node)
-        if isinstance(found, Unreachable):
-            return found
-        settings, connection = found
+        try:
+            settings, connection = self._connection(node)
+        except HostError as error:
+            return error.fault
         password, behind = (sudo.stdin(settings), sudo.prefix(settings.sudo)) if as_root else (None, "")
         # Also ended on its host: after a lost connection the command would otherwise run there forever.
         bounded = script.untranslated(script.limited(f"exec {behind}{line}", timeout))
@@ -166,6 +166,8 @@ class Hosts:
         """What came of an action; no error leaves it."""
         try:
             return perform()
+        except HostError as error:
+            return Refused(reason=self._redact(str(error)), passes=error.fault.passes)
         except ConfigError as error:  # of a secret, which is fetched before anything is sent
             return Refused(reason=self._redact(str(error)))
         except Exception as error:  # noqa: BLE001  (see `defect`)
@@ -226,18 +228,17 @@ class Hosts:
     def _bound(self, nodes: Collection[NodeName]) -> Seconds:
         return longest([self._settings[node] for node in nodes if node in self._settings])
 
-    def _connection(self, node: NodeName) -> tuple[HostSettings, HostConnection] | Unreachable:
+    def _connection(self, node: NodeName) -> tuple[HostSettings, HostConnection]:
+        """The completed settings of a node and the connection to its host; raises `HostError`."""
         settings = self._settings.get(node)
         fault = f"there are no host settings for {node}" if settings is None else services.fault(settings)
         if settings is None or fault is not None:
-            return Unreachable(trouble=Trouble.SETTINGS, reason=fault or "")
+            raise HostError(Unreachable(trouble=Trouble.SETTINGS, reason=fault or ""))
         connection = self._connections.to(settings)
         if isinstance(connection, Unreachable):
-            return connection
+            raise HostError(connection)
         met = self._contacts.meet(settings, connection)
-        if isinstance(met, Lost):  # of a question that only reads
-            return Unreachable(trouble=Trouble.NO_ANSWER, reason=met.reason)
-        return met if isinstance(met, Unreachable) else (self._passwords.without_refused(met), connection)
+        return self._passwords.without_refused(met), connection
 
     def _as_met(self, settings: HostSettings) -> HostSettings:
         """The settings of a node as far as its host has answered, without asking it."""
@@ -246,6 +247,8 @@ class Hosts:
     def _observe_safely(self, node: NodeName, *, rights: bool, reboot: bool) -> Reading[HostView]:
         try:
             return self._observe(node, rights=rights, reboot=reboot)
+        except HostError as error:
+            return self._unread(node, error.fault)
         except Exception as error:  # noqa: BLE001  (see `defect`)
             with self._lock:
                 self._marks.pop(node, None)
@@ -255,15 +258,12 @@ class Hosts:
 
     def _observe(self, node: NodeName, *, rights: bool, reboot: bool) -> Reading[HostView]:
         self._asked.observed(node)
-        found = self._connection(node)
-        if isinstance(found, Unreachable):
-            return self._unread(node, found)
-        settings, connection = found
+        settings, connection = self._connection(node)
         line = survey_script(settings, rights=rights, reboot=reboot)
         stdin = survey_stdin(settings, rights=rights)
         outcome = ask(connection, settings, line, stdin=stdin)
         if not isinstance(outcome, CommandResult):
-            return self._unread(node, outcome)
+            raise HostError(outcome)
         survey = read_survey(settings, outcome.stdout, rights=rights, reboot=reboot)
         self._contacts.compare(settings, root=survey.root, boot=survey.boot)
         self._passwords.learn_rights(settings, stdin, survey.rights)
@@ -292,10 +292,7 @@ class Hosts:
         return unread(node, fault, self._redact)
 
     def _ask(self, node: NodeName, verb: ServiceVerb) -> ActionResult:
-        found = self._connection(node)
-        if isinstance(found, Unreachable):
-            return Refused(reason=self._redact(found.reason), passes=found.passes)
-        settings, connection = found
+        settings, connection = self._connection(node)
         settings = self._without_needless_password(settings, verb)
         line, stdin = services.command(settings, verb), sudo.stdin(settings)
         self._sent[node] = stdin
@@ -345,10 +342,7 @@ class Hosts:
         return replace(settings, sudo=Sudo.PASSWORDLESS, sudo_password=None) if known else settings
 
     def _reboot(self, node: NodeName) -> ActionResult:
-        found = self._connection(node)
-        if isinstance(found, Unreachable):
-            return Refused(reason=self._redact(found.reason), passes=found.passes)
-        settings, connection = found
+        settings, connection = self._connection(node)
         if settings.connect is Connect.LOCAL:
             return Refused(reason=f"{node} is on this machine: it is not rebooted under the run itself")
         line = services.reboot_command(settings)
@@ -370,38 +364,24 @@ class Hosts:
         if hook.local:
             connection: HostConnection = self._connections.here()
         else:
-            found = self._connection(action.node)
-            if isinstance(found, Unreachable):
-                return Refused(reason=self._redact(found.reason), passes=found.passes)
-            settings, connection = found
+            settings, connection = self._connection(action.node)
             sent, longest = exclusion.of_hook(settings, action.moment, line, hook.timeout)
         outcome = connection.run(script.untranslated(sent), timeout=longest + _HOOK_MARGIN_SECONDS)
         return outcomes.redacted(outcomes.of_hook(line, hook.timeout, outcome), self._redact)
 
     def _install(self, action: RunInstall) -> ActionResult:
-        found = self._connection(action.node)
-        if isinstance(found, Unreachable):
-            return Refused(reason=self._redact(found.reason), passes=found.passes)
-        return outcomes.redacted(installing.begin(action, *found), self._redact)
+        return outcomes.redacted(installing.begin(action, *self._connection(action.node)), self._redact)
 
     def _result(
         self, settings: HostSettings, verb: ServiceVerb | None, line: str, outcome: Outcome
     ) -> ActionResult:
         """The result of a stop or a start, or of a reboot, which is no verb."""
-        match outcome:
-            case Unreachable(reason=reason, passes=passes):
-                return Refused(reason=self._redact(reason), passes=passes)
-            case Lost(reason=reason, output=output):
-                tail = f": {end_of(output.strip(), 500)}" if output.strip() else ""
-                return InDoubt(reason=self._redact(f"{reason}{tail}"))
-            case CommandResult():
-                taken = outcome.exit == 0 and not exclusion.needed_nothing(said(outcome))
-                sent = self._sent.get(settings.node)
-                self._passwords.learn(settings, sent, said(outcome), taken=taken)
-                result = outcomes.came_of(settings, verb, line, outcome.exit, said(outcome))
-                return outcomes.redacted(result, self._redact)
-            case _:
-                assert_never(outcome)
+        if not isinstance(outcome, CommandResult):
+            return outcomes.redacted(outcomes.without_end(outcome), self._redact)
+        taken = outcome.exit == 0 and not exclusion.needed_nothing(said(outcome))
+        self._passwords.learn(settings, self._sent.get(settings.node), said(outcome), taken=taken)
+        result = outcomes.came_of(settings, verb, line, outcome.exit, said(outcome))
+        return outcomes.redacted(result, self._redact)
 
 
 def _command(action: StopNode | StartNode | RebootHost | RunInstall, settings: HostSettings) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts import installing, script, sudo
-from orchestrator.hosts.connection import CommandResult, HostConnection, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostConnection
 from orchestrator.hosts.management import IN_CONTAINER
 from orchestrator.hosts.readings import unread
 from orchestrator.hosts.script import Section
@@ -60,20 +60,17 @@ def limit(upgrade: Upgrade) -> Seconds:
 
 
 def ask(
-    connect: Callable[[NodeName], tuple[HostSettings, HostConnection] | Unreachable],
+    connect: Callable[[NodeName], tuple[HostSettings, HostConnection]],
     node: NodeName,
     upgrade: Upgrade,
     redact: Redactor,
 ) -> Reading[HostReadiness]:
     """Ask one host, in one round trip."""
-    found = connect(node)
-    if isinstance(found, Unreachable):
-        return unread(node, found, redact)
-    script, how = readiness_script(node, upgrade, found[0].sudo), found[0].sudo
-    outcome = found[1].run(script, timeout=limit(upgrade))
+    settings, connection = connect(node)
+    outcome = connection.run(readiness_script(node, upgrade, settings.sudo), timeout=limit(upgrade))
     if not isinstance(outcome, CommandResult):
         return unread(node, outcome, redact)
-    read = read_readiness(outcome.stdout, node, upgrade, how)
+    read = read_readiness(outcome.stdout, node, upgrade, settings.sudo)
     if isinstance(read, Unknown):
         return read
     return replace(read, failed=tuple(redact(line) for line in read.failed))

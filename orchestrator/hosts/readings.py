@@ -8,8 +8,7 @@ from typing import Final, TypeVar
 
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError, JournalError, UsageError
-from orchestrator.hosts.asked import defect
-from orchestrator.hosts.connection import KEPT_BYTES, HostConnection, Lost, Outcome, Unreachable
+from orchestrator.hosts.connection import KEPT_BYTES, HostConnection, HostError, Lost, Outcome, Unreachable
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Seconds, Unknown
@@ -18,6 +17,15 @@ from orchestrator.redact import Redactor
 _FORESEEN: Final = (ConfigError, JournalError, UsageError)
 """Errors with a remedy in their message: a secret that is not there, a state that cannot be read."""
 T = TypeVar("T")
+
+
+def defect(error: Exception) -> str:
+    """The message for an unforeseen exception.
+
+    A defect that one host exposes must not end a run that has stopped nodes: those nodes would stay down. The
+    state becomes unknown, which holds the next stop, and the message names the defect.
+    """
+    return f"a defect of this program, please report it: {type(error).__name__}: {error}"
 
 
 def longest(settings: Collection[HostSettings]) -> Seconds:
@@ -40,6 +48,8 @@ def read_hosts(
 def _safely(node: NodeName, do: Callable[[], Reading[T]], redact: Redactor) -> Reading[T]:
     try:
         return do()
+    except HostError as error:
+        return unread(node, error.fault, redact)
     except Exception as error:  # noqa: BLE001  (see `defect`)
         return raised(node, error, redact)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from orchestrator.hosts import script, services
-from orchestrator.hosts.connection import HostConnection, Job, Unreachable
+from orchestrator.hosts.connection import HostConnection, HostError, Job, Unreachable
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
@@ -19,7 +19,8 @@ _MARGIN_SECONDS: Final = 30.0
 _AT_THE_END_SECONDS: Final = 0.2
 """A loop that ends this close to the time-out has ended because of it."""
 
-FindConnection = Callable[[NodeName], tuple[HostSettings, HostConnection] | Unreachable]
+FindConnection = Callable[[NodeName], tuple[HostSettings, HostConnection]]
+"""Raises `HostError`."""
 
 
 class Round:
@@ -114,26 +115,27 @@ class ServiceWatcher:
 
     def _follow(self, this: Round, node: NodeName, mark: str | None) -> None:
         """Let the host itself report when the state changes."""
-        if isinstance(self._start(this, node, mark), Unreachable):
+        if not self._start(this, node, mark):
             this.bell.set()  # it was reachable at its last reading
 
     def _await_return(self, this: Round, node: NodeName, mark: str | None) -> None:
         """Try a host that is away until it is reachable again."""
         while this.left:
-            if not isinstance(self._start(this, node, mark), Unreachable):
+            if self._start(this, node, mark):
                 this.bell.set()
                 return
             this.over.wait(RETRY_SECONDS)
 
-    def _start(self, this: Round, node: NodeName, mark: str | None) -> Unreachable | None:
-        found = self._connection(node)
-        if isinstance(found, Unreachable):
-            return found
-        settings, connection = found
+    def _start(self, this: Round, node: NodeName, mark: str | None) -> bool:
+        """Start the loop on a host; False where it is out of reach."""
+        try:
+            settings, connection = self._connection(node)
+        except HostError:
+            return False
         watch = script.watch(services.mark_command(settings), mark, this.left)
         line = script.untranslated(watch)
         job = connection.start(line, timeout=this.left + _MARGIN_SECONDS, ended=this.loop_ended)
         if isinstance(job, Unreachable):
-            return job
+            return False
         this.keep(job)
-        return None
+        return True

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.hosts.asked import defect
+from orchestrator.hosts.readings import defect
 from orchestrator.model.host import HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict

@@ -18,6 +18,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from orchestrator.hosts.connection import (
     KEPT_BYTES,
     Ended,
+    HostError,
     Job,
     Outcome,
     Streams,
@@ -45,16 +46,16 @@ SENT_AGAIN_SECONDS: Final = 60.0
 after its decision could take down a second node."""
 
 
-class LinkError(Exception):
+class LinkError(HostError):
     """A connection could not be made, or not be used; nothing was sent over it.
 
     Attributes:
-        unreachable: the same error as data.
+        unreachable: the fault.
     """
 
     def __init__(self, trouble: Trouble, reason: str, key: UnknownKey | None = None) -> None:
-        super().__init__(reason)
         self.unreachable = Unreachable(trouble=trouble, reason=reason, key=key)
+        super().__init__(self.unreachable)
 
 
 class SessionRefusedError(LinkError):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.hosts.asked import AskedJobs
 from orchestrator.hosts.connection import CommandResult, Ended, Job, Unreachable
+from orchestrator.hosts.outcomes import AskedJobs
 from orchestrator.hosts.services import ServiceVerb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from orchestrator.hosts import script
-from orchestrator.hosts.asked import failure_of
 from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWords, last_lines, newest_log
+from orchestrator.hosts.outcomes import failure_of
 from orchestrator.hosts.services import MANAGERS
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.host import Manager
