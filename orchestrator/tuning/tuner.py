@@ -58,9 +58,7 @@ class TunableHosts(Hosts):
         now: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         super().__init__(settings, redact=redact, connections=connections, now=now)
-        self._tuner = Tuner(
-            self._connection, self._redact, learn=self._passwords.learn
-        )
+        self._tuner = Tuner(self._connection, self._redact, learn=self._passwords.learn)
 
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
