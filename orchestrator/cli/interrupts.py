@@ -13,6 +13,8 @@ from orchestrator.cli.main import CAUGHT
 from orchestrator.next_command import next_command
 
 _BEFORE: Final = "interrupted before anything was changed"
+_DECLINED: Final = "the answer was not yes; nothing was changed"
+_WATCHED: Final = "no longer watching; the run goes on"
 _AFTER: Final = (
     f"interrupted while it ended, after its work: `{next_command('status')}` shows a run, "
     f"`{next_command('tune check')}` shows hosts"
@@ -59,6 +61,15 @@ class EarlySignals:
     def begin(self) -> None:
         """A command begins. Nothing has been changed yet."""
         self.said = _BEFORE
+
+    @property
+    def declined(self) -> str:
+        """The message of a command that a question ends."""
+        return _DECLINED if self.said == _BEFORE else self.said
+
+    def watching(self) -> None:
+        """From now on the command looks at a run of another process, which a signal does not reach."""
+        self.said = _WATCHED
 
     def overtaken(self) -> None:
         """From now on the command catches signals itself. A later signal ends it when it closes."""

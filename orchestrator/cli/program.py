@@ -203,7 +203,7 @@ def run(arguments: Sequence[str]) -> int:
             return int(ExitCode.DONE)
         code = app(args=list(arguments), standalone_mode=False, prog_name=PROGRAM)
     except typer.Abort:
-        return _refuse(arguments, ExitCode.INTERRUPTED, EARLY.said)
+        return _refuse(arguments, ExitCode.INTERRUPTED, EARLY.declined)
     except typer.TyperException as error:
         return _refuse(arguments, ExitCode.USAGE, _usage(error, arguments))
     except (KeyboardInterrupt, InterruptedEarly):

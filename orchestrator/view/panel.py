@@ -92,10 +92,10 @@ def panel(screen: Screen, width: int, *, height: int | None = None, hint: bool =
         screen: what it shows.
         width: in columns.
         height: of the terminal; None for no limit.
-        hint: whether Ctrl-C ends the run that is shown, and the border says how.
+        hint: whether Ctrl-C ends the run that is shown; the border says how, or that it does not.
     """
     state = screen.state
-    ending = ending_hint(state) if hint else ""
+    ending = ending_hint(state, width - 8) if hint else WATCHING if state.phase is not Phase.ENDED else ""
     so_far = f"{duration(screen.since(state.process.started))} so far"
     picture = Panel(
         inside(screen, width, height=height, frame=_FRAME),
@@ -123,6 +123,9 @@ class Visible:
             yield from Segment.adjust_line_length(clean, width, pad=False)
             yield Segment.line()
 
+
+WATCHING = "Ctrl-C: leave; the run goes on"
+"""What Ctrl-C does where another process works on the run."""
 
 _FRAME = 4
 """Columns of the border, and of the blanks inside of it."""

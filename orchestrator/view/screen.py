@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import cached_property
 
+from rich.cells import cell_len
+
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, NodeProgress
 from orchestrator.engine.situation import Decision
@@ -337,8 +339,8 @@ def asked_in_words(state: RunState) -> str:
             return f"to stop, by {by}: nodes are started, settings are restored; {second_signal(by)}"
 
 
-def ending_hint(state: RunState) -> str:
-    """What Ctrl-C does now: `Ctrl-C: start es3, restore, end`."""
+def ending_hint(state: RunState, width: int) -> str:
+    """What Ctrl-C does now, and twice, if there is room: `Ctrl-C: start es3, end; twice: restore nothing`."""
     if state.phase is Phase.ENDED:
         return ""
     if state.process.request is Request.INTERRUPT:
@@ -348,7 +350,9 @@ def ending_hint(state: RunState) -> str:
     down = [node.name for node in state.nodes_in(*MAY_BE_DOWN)]
     steps = [f"start {down[0] if len(down) == 1 else counted(len(down), 'node')}"] if down else []
     steps += ["restore"] if state.unrestored.anything else []
-    return f"Ctrl-C: {', '.join([*steps, 'end'])}"
+    once = f"Ctrl-C: {', '.join([*steps, 'end'])}"
+    both = f"{once}; twice: restore nothing"
+    return both if steps and cell_len(both) <= width else once
 
 
 def slowest(screen: Screen, nodes: Sequence[NodeProgress]) -> tuple[str, Seconds, list[NodeName]] | None:

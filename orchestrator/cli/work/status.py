@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.cli.context import Context, context_of
+from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
 from orchestrator.engine.fold import evolve, replay
 from orchestrator.errors import ConfigError, ExitCode, UsageError
@@ -49,6 +50,8 @@ def show_status(
         entry = find_run(store, Wanted.SHOW, run=run, cluster=name)
         live = watch and output is Output.TEXT and wants_live(context.out, context.environment)
         last, going = (0, _is_going(store, entry)) if live else _show(store, entry, context, cluster)
+        if watch and going:
+            EARLY.watching()
         if live and going:
             _follow_in_panel(store, entry, context)
         elif watch and going and output.for_people:
