@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,6 +56,7 @@ _HELD_BY: Final = re.compile(rf"^{_HELD} its (\S+) since (\S+) \(pid (\d+)\)", r
 _RUNS: Final = "it runs already: nothing was started"
 _LEFT_RUNNING: Final = "the command has not ended, but the service runs: the command is left running"
 _NO_LOCK: Final = "not done: no lock can be taken on this host"
+_FILES: Final = ("process.sh", "lock.sh")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.@-]")
 
 
@@ -137,30 +137,27 @@ def exclusive(
     return "\n".join(
         (
             _names(settings),
-            f"what={shlex.quote(what)} limit={max(1, round(limit))} patience={round(patience)}",
-            _FUNCTIONS,
-            _TAKE,
-            "make_lock",
-            'if [ -n "$lock" ]; then exec 9>>"$lock"; take; fi',
-            '[ -n "$lock" ] || no_lock' if needs_lock else "",
-            _run(f"{skip}{line}", unless),
+            script.assigned(what=what, limit=max(1, round(limit)), patience=round(patience)),
+            script.assigned(needs_lock="yes" if needs_lock else ""),
+            script.bounded(f"{skip}{line}", unless=unless or ""),
+            *map(script.text, (*_FILES, "take.sh", "exclusive.sh")),
         )
     )
 
 
 def holder_script(settings: HostSettings) -> str:
     """A shell line that prints the holder of the node's lock, or nothing if it is free. It takes no lock."""
-    return f'({_names(settings)}\n{_FUNCTIONS}\nfind_lock && holder && echo "$held_by $since $pid")'
+    return f'({with_functions(settings)}\nfind_lock && holder && echo "$held_by $since $pid")'
 
 
 def with_functions(settings: HostSettings) -> str:
     """The beginning of a script that looks at the node's lock: `find_lock`, `holder`."""
-    return f"{_names(settings)}\n{_FUNCTIONS}"
+    return "\n".join((_names(settings), *map(script.text, _FILES)))
 
 
 def with_lock(settings: HostSettings) -> str:
     """The same with the file of the lock in `$lock`; the script ends there if none can be had."""
-    return f'{with_functions(settings)}{_TAKE}make_lock\n[ -n "$lock" ] || no_lock'
+    return f'{with_functions(settings)}\n{script.text("take.sh")}\nmake_lock\n[ -n "$lock" ] || no_lock'
 
 
 def read_holder(text: str) -> LockHolder | None:
@@ -207,151 +204,5 @@ def _names(settings: HostSettings) -> str:
         (settings.node, service.manager.value, service.unit, service.stop or "", service.start or "")
     )
     name = f"{_UNSAFE.sub('_', settings.node)[:80]}-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.lock"
-    return f"name={name} uid=$(id -u) folders='{' '.join(FOLDERS)}' lock=''"
-
-
-_FUNCTIONS: Final = (
-    script.LOOK_AT_PROCESS
-    + r"""
-# Seconds and hundredths since the boot, in $now: no clock that somebody sets.
-look_at_clock() { read -r now rest </proc/uptime; now=${now%.*}${now#*.}; }
-
-lives() {
-    case $1:$2 in *[!0-9:]*|:*|*:) return 1 ;; esac
-    look_at_process "$1"
-    [ "$begun" = "$2" ]
-}
-
-# Who holds the lock, in $held_by, $since, $until and $pid.
-holder() {
-    held_by='' since='' until='' pid=''
-    { read -r held_by since until pid began worker worker_began <"$lock"; } 2>/dev/null
-    case $held_by:$until in *:|:*|*:*[!0-9]*) return 1 ;; esac
-    if lives "$pid" "$began"; then return 0; fi
-    pid=$worker
-    lives "$worker" "$worker_began"
-}
-
-# Only a folder of this account that is closed to all others, so that no other account can write there.
-is_ours() {
-    # shellcheck disable=SC2046  # its fields
-    set -- $(ls -ldn "$1" 2>/dev/null)
-    case ${1-}:${3-} in drwx------*:"$uid") return 0 ;; esac
-    return 1
-}
-
-find_lock() {
-    for base in $folders; do
-        if is_ours "$base/orchestrate-$uid" && [ -w "$base/orchestrate-$uid" ]; then
-            lock=$base/orchestrate-$uid/$name
-            return 0
-        fi
-    done
-    return 1
-}
-"""
-)
-_TAKE: Final = rf"""
-# The first folder that can be had, in $lock the file; empty where there is none, or no flock.
-make_lock() {{
-    command -v flock >/dev/null || return 0
-    for base in $folders; do
-        [ -e "$base/orchestrate-$uid" ] || (umask 077; mkdir "$base/orchestrate-$uid") 2>/dev/null
-        if is_ours "$base/orchestrate-$uid"; then
-            lock=$base/orchestrate-$uid/$name
-            if (: >>"$lock") 2>/dev/null; then return 0; fi
-        fi
-    done
-    lock=''
-}}
-
-no_lock() {{
-    echo '{_NO_LOCK}: it needs flock (util-linux) and a folder in one of {" ".join(FOLDERS)}'
-    exit 1
-}}
-
-held() {{
-    echo "{_HELD} its ${{held_by:-unknown command}} since ${{since:-unknown}} (pid ${{pid:-0}})${{1:-}}"
-    exit 1
-}}
-
-# Waits for the lock. Once the lock is held, a record of a process that still lives is of a holder that was
-# killed while its command still runs: that is waited for too.
-take() {{
-    tries=0
-    look_at_clock
-    first=$now
-    while :; do
-        flock -n 9 9>&9 2>/dev/null
-        case $? in
-            0) holder || return 0 ;;
-            1) holder || : ;;
-            # A file system without locks.
-            *) lock=''; return 0 ;;
-        esac
-        look_at_clock
-        tries=$((tries + 1))
-        waited=$(((now - first) / 100))
-        [ "$held_by" != install ] || held
-        if [ -n "$until" ] && [ "$now" -gt "$((until + {OVERDUE_SECONDS} * 100))" ]; then
-            held "; it should have ended long ago: end that process, and see why it hangs"
-        fi
-        if [ -z "$until" ] && [ "$waited" -ge {NO_RECORD_SECONDS} ]; then held; fi
-        if [ "$tries" -gt 4 ] && [ "$waited" -ge "$patience" ]; then held; fi
-        sleep 0.2 2>/dev/null || sleep 1
-    done
-}}
-"""
-
-
-def _run(line: str, unless: str | None) -> str:
-    """Run the line with a limit, and with a record of the holder.
-
-    The command inherits neither the lock nor the script's input: a node that it starts would keep both open.
-    """
-    let_go = (
-        f"""
-# Each question has until the next look: one that hangs must not keep the watchdog from its limit.
-if [ -n "${{question:-}}" ] && kill -KILL "$question"; then runs=0
-elif [ -n "${{question:-}}" ] && wait "$question"; then runs=$((${{runs:-0}} + 1)); else runs=0; fi
-{{ {unless}
-}} & question=$!
-if [ "$runs" -ge 2 ]; then
-    look_at_process "$script"
-    [ "$begun" != "$script_began" ] || kill -USR1 "$script"
-    exit 0
-fi"""
-        if unless
-        else ""
-    )
-    return f"""
-record() {{
-    [ -n "$lock" ] || return 0
-    look_at_process $$; holder_began=$begun worker_began=''
-    if [ -n "${{1:-}}" ]; then look_at_process "$1"; worker_began=$begun; fi
-    echo "$what $(date -u +%Y-%m-%dT%H:%M:%SZ) $until $$ $holder_began ${{1:-}} $worker_began" >"$lock"
-}}
-look_at_clock
-until=$((now + limit * 100)) over=''
-trap 'over=yes' USR1
-record
-{script.bounded(line, closing="9>&-", each_look=let_go, started="record $work")}
-# What the watchdog could not end is root's, and still at work.
-is_at_work() {{
-    for process in /proc/[0-9]*; do
-        {{ read -r stat <"$process/stat"; }} 2>/dev/null || continue
-        # shellcheck disable=SC2086  # its fields
-        set -- ${{stat##*") "}}
-        case $1:$4 in Z:*|X:*) ;; *:"$work") return 0 ;; esac
-    done
-    return 1
-}}
-case $over/$code in
-    /{script.TIMEOUT_EXIT}) while is_at_work; do sleep 1; done ;;
-esac
-case $over/$code in
-    yes/*) echo '{_LEFT_RUNNING}'; code=0 ;;
-    /{script.TIMEOUT_EXIT}) echo "the command was ended at its limit of $limit s" ;;
-esac
-[ -z "$lock" ] || : >"$lock"
-exit $code"""
+    waits = script.assigned(overdue=OVERDUE_SECONDS, no_record=NO_RECORD_SECONDS)
+    return f"name={name} uid=$(id -u) folders='{' '.join(FOLDERS)}' lock='' {waits}"
