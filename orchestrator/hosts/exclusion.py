@@ -155,11 +155,6 @@ def with_functions(settings: HostSettings) -> str:
     return "\n".join((_names(settings), *map(script.text, _FILES)))
 
 
-def with_lock(settings: HostSettings) -> str:
-    """The same with the file of the lock in `$lock`; the script ends there if none can be had."""
-    return f'{with_functions(settings)}\n{script.text("take.sh")}\nmake_lock\n[ -n "$lock" ] || no_lock'
-
-
 def read_holder(text: str) -> LockHolder | None:
     """The answer to `holder_script`."""
     words = text.split()

@@ -41,53 +41,6 @@ _TAIL_BYTES: Final = 1500
 _NOT_BEGUN: Final = "not begun:"
 _RUNS: Final = f"{_NOT_BEGUN} its service runs"
 
-_READ: Final = """\
-read_record() {
-    line=''
-    { read -r line <"$record"; } 2>/dev/null
-    code=${line##* } of=${line% *}
-    [ "$of" = "$ticket" ]
-}
-"""
-"""What it records last, in `$of` and `$code`: a node's name, and so a ticket, may have spaces."""
-
-_IS_NEW: Final = f"""\
-{_READ}if read_record; then echo 'it was begun before'; exit 0; fi
-if [ "${{of%/*/*}}" = "${{ticket%/*/*}}" ] && [ "${{ticket##*/}}" -lt "${{of##*/}}" ]; then
-    echo '{_NOT_BEGUN} a later install step was begun'; exit 1
-fi
-"""
-"""Asked again under the lock: a shell that was suspended in between is late."""
-
-_BEGIN: Final = """\
-record=$lock.install
-{is_new}{password}said=$record.begin.$$
-trap 'rm -f "$said"' EXIT
-command -v setsid >/dev/null && apart=setsid || apart=nohup
-{feed}$apart /bin/sh -c {runner} install "$ticket" "$record" >"$said" 2>&1 <{stdin} 9>&- &
-runner=$!
-tries=0
-while [ "$tries" -lt {tries} ]; do
-    if read_record; then exit 0; fi
-    if ! kill -0 "$runner" 2>/dev/null; then
-        read_record && exit 0
-        cat "$said"; echo '{not_begun} see above'; exit 1
-    fi
-    sleep 0.1 2>/dev/null || sleep 1
-    tries=$((tries + 1))
-done
-echo 'no sign of it yet'; exit 3
-"""
-
-
-_LOOK: Final = f"""\
-find_lock && [ -f "$lock.install" ] || exit 0
-record=$lock.install ticket=''
-{_READ}
-is_lost() {{ read_record; [ "$code" = running ] && ! {{ holder && [ "$held_by" = {HOLDER} ]; }}; }}
-# A step keeps its exit code before it gives the lock back, and writes the holder again once it is at work.
-if is_lost && {{ sleep 0.2 2>/dev/null || sleep 1; }} && is_lost; then code=lost; fi"""
-
 
 def command(action: RunInstall, settings: HostSettings) -> str:
     """The command line of a step, for people: with its version and node, and with sudo."""
@@ -119,45 +72,26 @@ def begin_script(action: RunInstall, settings: HostSettings) -> str:
     runner = exclusion.exclusive(
         settings, HOLDER, _recorded(action, settings), limit=_FOREVER, patience=0, needs_lock=True
     )
-    body = _BEGIN.format(
-        is_new=_IS_NEW,
-        not_begun=_NOT_BEGUN,
-        # A shell's variable and a builtin: the password is in no argument list.
-        password="IFS= read -r password\n" if fed else "",
-        feed="printf '%s\\n' \"$password\" | " if fed else "",
-        stdin="&0" if fed else "/dev/null",
-        runner=shlex.quote(f"ticket=$1 record=$2; export ticket record\n{runner}"),
+    arguments = script.assigned(
+        ticket=action.ticket,
+        runner=f"ticket=$1 record=$2; export ticket record\n{runner}",
+        fed="yes" if fed else "",
         tries=round(BEGIN_SECONDS * 10) - 50,
     )
-    return "\n".join((exclusion.with_lock(settings), f"ticket={shlex.quote(action.ticket)}", body))
+    files = ("take.sh", "install_record.sh", "install_begin.sh")
+    return "\n".join((exclusion.with_functions(settings), arguments, *map(script.text, files)))
 
 
 def _recorded(action: RunInstall, settings: HostSettings) -> str:
     """The line that runs a step and records it, under the lock; it inherits `$record` and `$ticket`."""
     running = script.limited(services.running_command(settings), _RUNNING_SECONDS)
-    line = plain_line(action.step.run, action.node, action.target)
-    behind = sudo.prefix(settings.sudo) if _by_sudo(action, settings) else ""
     installed = ""
     if action.installed is not None:
-        look = for_target(action.installed, action.node, action.target)
-        inner = script.limited(look, _LOOK_SECONDS)
-        installed = f"""\
-if /bin/sh -c {shlex.quote(inner)} </dev/null >"$record.out" 2>&1; then keep found; exit 0; fi
-"""
-    return f"""\
-{_IS_NEW}/bin/sh -c {shlex.quote(running)} </dev/null >/dev/null 2>&1
-case $? in
-    0) echo '{_RUNS}'; exit 1 ;;
-    {script.TIMEOUT_EXIT}) echo '{_NOT_BEGUN} its service does not say whether it runs'; exit 1 ;;
-esac
-keep() {{ echo "$ticket $1" >"$record.new" && mv -f "$record.new" "$record"; }}
-: >"$record.out"
-keep running || exit 1
-{installed}{behind}{line} >"$record.out" 2>&1
-code=$?
-keep "$code"
-exit "$code"
-"""
+        installed = script.limited(for_target(action.installed, action.node, action.target), _LOOK_SECONDS)
+    behind = sudo.prefix(settings.sudo) if _by_sudo(action, settings) else ""
+    step = f"{behind}{plain_line(action.step.run, action.node, action.target)}"
+    arguments = script.assigned(running=running, installed=installed, step=step)
+    return "\n".join((arguments, script.text("install_record.sh"), script.text("install_run.sh")))
 
 
 def _by_sudo(action: RunInstall, settings: HostSettings) -> bool:
@@ -188,9 +122,8 @@ def _came_of(outcome: Outcome) -> ActionResult:
 def record_script(settings: HostSettings) -> str:
     """A shell line that prints the record of the node's last step, and the end of its output."""
     return (
-        f"({exclusion.with_functions(settings)}\n"
-        f"{_LOOK}\n"
-        f'echo "$of $code"; tail -c {_TAIL_BYTES} "$lock.install.out" 2>/dev/null)'
+        f"({exclusion.with_functions(settings)}\ntail={_TAIL_BYTES}\n"
+        f"{script.text('install_record.sh')}{script.text('install_look.sh')})"
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from orchestrator.hosts import script
 from orchestrator.hosts.script import Section
 
 _NAMES: Final = (
@@ -47,35 +48,15 @@ def _unlike_itself(mark: str) -> str:
 IN_CONTAINER: Final = "^NSpid:[[:space:]]+[0-9]+[[:space:]]+[0-9]"
 """A line of `/proc/PID/status`, since Linux 4.1: the process has a second number, in a namespace below."""
 
-# The class of one letter keeps the line from finding itself. A process may end at any moment. `/proc/locks`
-# has the device of a file system: that of `stat`, or on btrfs and overlays only that of the mount.
-SCRIPT: Final = f"""\
-(for one in $(grep -lxE '{"|".join(_NAMES)}' /proc/[0-9]*/comm 2>/dev/null
-    grep -laE '{"|".join(_unlike_itself(mark) for mark in _MARKS)}' /proc/[0-9]*/cmdline 2>/dev/null); do
-  pid=${{one#/proc/}}; pid=${{pid%%/*}}
-  {{ IFS= read -r name <"/proc/$pid/comm"; }} 2>/dev/null || continue
-  grep -qE '{IN_CONTAINER}' "/proc/$pid/status" 2>/dev/null && continue
-  line=$( {{ tr '\\000\\n' '  ' <"/proc/$pid/cmdline"; }} 2>/dev/null | cut -c 1-200)
-  echo "$pid $name $line"
-done
-for file in {" ".join(_LOCKS)}; do
-  at=$(stat -c '%i %d %m' "$file" 2>/dev/null) || continue
-  awk -v at="$at" -v file="$file" '
-    BEGIN {{
-      split(at, its, " ")
-      of[sprintf("%02x:%02x", int(its[2] / 256) % 4096, its[2] % 256 + int(its[2] / 1048576) * 256)] = 1
-    }}
-    FILENAME == "/proc/self/mountinfo" {{
-      if ($5 == its[3]) {{ split($3, device, ":"); of[sprintf("%02x:%02x", device[1], device[2])] = 1 }}
-      next
-    }}
-    $2 == "POSIX" && $5 > 0 {{
-      split($6, part, ":")
-      if (part[3] == its[1] && (part[1] ":" part[2]) in of) print $5, "{_BY_LOCK}", file
-    }}
-  ' /proc/self/mountinfo /proc/locks 2>/dev/null
-done
-exit 0)"""
+# The class of one letter in each mark keeps the line from finding itself.
+_ARGUMENTS: Final = script.assigned(
+    names="|".join(_NAMES),
+    marks="|".join(map(_unlike_itself, _MARKS)),
+    in_container=IN_CONTAINER,
+    locks=" ".join(_LOCKS),
+    by_lock=_BY_LOCK,
+)
+SCRIPT: Final = f"({_ARGUMENTS}\n{script.text('at_work.sh')})"
 
 
 def read_at_work(answer: Section | None) -> tuple[str, ...]:

@@ -23,34 +23,7 @@ VERIFY_SECONDS: Final[Seconds] = 120.0
 """The limit of each `verify` line: one may ask a package mirror."""
 _FREE, _KEYSTORE, _NEVER_ASKS = "free", "keystore", "never-asks"
 _FREE_SCRIPT: Final = "df -Pk / /usr /var 2>/dev/null | awk 'NR > 1 { print $4 }' | sort -n | head -n 1"
-_KEYSTORE_SCRIPT: Final = (
-    r"""
-{
-  echo /usr/share/elasticsearch=
-  echo /usr/share/opensearch=
-  for one in $(grep -laE 'path[.]home=' /proc/[0-9]*/cmdline 2>/dev/null); do
-    grep -qE 'IN_CONTAINER' "${one%/cmdline}/status" 2>/dev/null && continue
-    { tr '\000' '\n' <"$one"; } 2>/dev/null | awk -F = '
-      /^-D[a-z]+[.]path[.]home=/ { home = $2 }
-      /^-D[a-z]+[.]path[.]conf=/ { conf = $2 }
-      END { if (home != "") print home "=" conf }'
-  done
-} | sort -u | while IFS='=' read -r home conf; do
-  for tool in "$home"/bin/elasticsearch-keystore "$home"/bin/opensearch-keystore; do
-    [ -x "$tool" ] || continue
-    where=${conf:-$home/config}
-    if [ -d "$where" ]; then
-      ES_PATH_CONF=$where OPENSEARCH_PATH_CONF=$where timeout 60 "$tool" has-passwd </dev/null 2>&1
-    else
-      timeout 60 "$tool" has-passwd </dev/null 2>&1
-    fi
-  done
-done
-exit 0"""
-).replace("IN_CONTAINER", IN_CONTAINER)
-"""Of the packages, and of every server that runs there, wherever it was unpacked: by its own command line.
-What runs in a container has a keystore of its own there.
-"""
+_KEYSTORE_SCRIPT: Final = f"{script.assigned(in_container=IN_CONTAINER)}\n{script.text('keystore.sh')}"
 _SAID_BYTES: Final = 300
 
 
