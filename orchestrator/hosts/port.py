@@ -113,9 +113,10 @@ class Hosts:
     def observe(
         self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
     ) -> Mapping[NodeName, Reading[HostView]]:
-        """Read each node's service and host, in parallel, one round trip a node; with `rights`, ask sudo.
+        """Read each node's service and host, in parallel; with `rights`, ask sudo.
 
-        With `reboot`, the right to reboot the host is among the rights.
+        That is one round trip a node, and another one at the first contact with its host. With
+        `reboot`, the right to reboot the host is among the rights.
         """
         first = [node for node in nodes if rights and self._sends_password(node)]
         first = [] if self._passwords.any_was_taken else first[:1]
