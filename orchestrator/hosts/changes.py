@@ -20,19 +20,9 @@ from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Unknown
 
 _REBOOT, _KERNELS, _FILES = "reboot", "kernels", "files"
-_FLAGS: Final = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
 _RELEASE: Final = re.compile(r"\d[\d.-]*")
 _CHANGED: Final = re.compile(r"(\d+) (/.*)")
 
-_REBOOT_SCRIPT: Final = f"""\
-for flag in {" ".join(_FLAGS)}; do
-  [ -e "$flag" ] && {{ echo "$flag exists"; exit 0; }}
-done
-PATH=$PATH:/usr/sbin:/sbin
-command -v needs-restarting >/dev/null || exit 0
-needs-restarting -r 2>/dev/null | grep -qi '^reboot is \\(required\\|suggested\\)' &&
-  echo '`needs-restarting -r` asks for a reboot'
-exit 0"""
 _KERNEL_SCRIPT: Final = """\
 uname -r
 for image in /boot/vmlinuz-*; do
@@ -59,7 +49,9 @@ def changes_script(node: NodeName, files: Sequence[str], *, reboot: bool) -> str
     Raises:
         UntrustedValue: with the name of this node, a path would lead elsewhere.
     """
-    parts = [(_REBOOT, f"( {_REBOOT_SCRIPT}\n)"), (_KERNELS, f"( {_KERNEL_SCRIPT}\n)")] if reboot else []
+    parts = []
+    if reboot:
+        parts = [(_REBOOT, f"( {script.text('reboot_required.sh')})"), (_KERNELS, f"( {_KERNEL_SCRIPT}\n)")]
     if files:
         paths = [shlex.quote(at) for at in paths_of(node, files)]
         every = " ".join(f"{path} {path}/*" for path in paths)

@@ -22,11 +22,7 @@ from orchestrator.hosts.services import HostProgram, Reboot
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.host import Manager
 
-FIND_PROGRAM: Final = """\
-find_program() {
-    if [ -x "$2" ]; then echo "$2"; return 0; fi
-    (PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin; command -v "$1") 2>/dev/null
-}"""
+FIND_PROGRAM: Final = script.text("find_program.sh")
 """What the lines of `find` need before them."""
 ACCOUNT: Final = "id -u"
 BOOT: Final = "cat /proc/sys/kernel/random/boot_id"

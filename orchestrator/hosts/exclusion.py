@@ -168,12 +168,8 @@ def question() -> str:
 
     It changes nothing.
     """
-    return f"""(uid=$(id -u)
-command -v flock >/dev/null || {{ echo 'there is no flock'; exit 1; }}
-for base in {" ".join(FOLDERS)}; do
-    if [ -d "$base/orchestrate-$uid" ] || [ -w "$base" ]; then exit 0; fi
-done
-echo 'no folder for it can be made in {", ".join(FOLDERS)}'; exit 1)"""
+    folders = script.assigned(folders=" ".join(FOLDERS), listed=", ".join(FOLDERS))
+    return f"({folders}\n{script.text('lockable.sh')})"
 
 
 def held_by(output: str) -> LockHolder | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -75,7 +74,8 @@ def survey_script(
         if settings.sudo is Sudo.PASSWORDLESS:
             parts.append((_NEVER_ASKS, NEVER_ASKS))
     if folder is not None:
-        parts.append((_FOLDER, _create_and_remove(folder)))
+        writable = f"({script.assigned(folder=folder)}\n{script.text('writable.sh')})"
+        parts.append((_FOLDER, writable))
     parts.append((_INSTALL, installing.record_script(settings)))
     parts.append((_HOLDER, exclusion.holder_script(settings)))
     parts.append((_AT_WORK, management.SCRIPT))
@@ -172,18 +172,6 @@ def _question(settings: HostSettings, command: str) -> str:
     if not settings.service.controlled:
         return sudo.IS_ROOT
     return services.manager(settings).may(settings, command)
-
-
-def _create_and_remove(folder: str) -> str:
-    """A shell line that succeeds if files can be created, filled and linked, and leaves none behind.
-
-    It really creates a file: a folder with write permission may still be full, or not support links.
-    """
-    return f"""(cd {shlex.quote(folder)} || exit 1
-made=''
-trap '[ -z "$made" ] || rm -f "$made" "$made.link"' EXIT
-trap 'exit 1' HUP INT TERM
-made=$(mktemp ./.orchestrate-validate.XXXXXX) && echo 1 >"$made" && ln "$made" "$made.link")"""
 
 
 def _folder_fault(answer: Section | None) -> str:
