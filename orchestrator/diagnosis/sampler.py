@@ -10,9 +10,9 @@ from orchestrator.diagnosis.reading import HostReading, read_answers, reading_co
 from orchestrator.hosts.connection import CommandResult, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.readings import ask, longest, read_hosts
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Signs
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.redact import Redactor
 from orchestrator.tuning.facts import facts_script, read_facts

@@ -14,8 +14,8 @@ from typing import Final
 
 from orchestrator.hosts import script
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import paths_of
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import paths_of
 from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Unknown
 

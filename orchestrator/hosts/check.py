@@ -14,10 +14,10 @@ from orchestrator.hosts.connection import CommandResult, HostError, Lost, Outcom
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.contact import first_contact
 from orchestrator.hosts.passwords import SentPasswords
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, REBOOT, TUNE, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
 

@@ -19,8 +19,8 @@ from orchestrator.hosts import script, services
 from orchestrator.hosts.connection import CommandResult, HostConnection, HostError, Trouble, Unreachable
 from orchestrator.hosts.readings import ask
 from orchestrator.hosts.services import HostProgram, Reboot
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import HostSettings, Sudo
 
 FIND_PROGRAM: Final = script.text("find_program.sh")
 """What the lines of `find` need before them."""

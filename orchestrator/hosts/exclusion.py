@@ -35,8 +35,8 @@ from typing import Final
 
 from orchestrator.hosts import script, services
 from orchestrator.hosts.services import ServiceVerb
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import Moment
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Seconds
 
 FOLDERS: Final = ("/run", "/var/run", "/run/lock", "/var/lock", "/tmp")  # noqa: S108  (a folder of our own, checked)

@@ -17,9 +17,9 @@ from orchestrator.hosts import contact, script, sudo
 from orchestrator.hosts.connection import CommandResult, Outcome, UnknownKey, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.services import DOCKER, SYSTEMCTL
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Reading, Unknown
 
 LIMIT_SECONDS: Final = 120.0

@@ -22,9 +22,9 @@ from orchestrator.hosts.connection import CommandResult, HostConnection, Outcome
 from orchestrator.hosts.outcomes import failure_of, said, without_end
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import for_node
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, RunInstall
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.reading import Seconds
 from orchestrator.model.upgrade import InstallState, InstallView
 

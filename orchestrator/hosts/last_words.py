@@ -14,8 +14,8 @@ from typing import Final
 
 from orchestrator.hosts import script, services
 from orchestrator.hosts.connection import LEFT_OUT, CommandResult, HostConnection
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.redact import Redactor
 from orchestrator.untrusted import one_line, telling

@@ -18,9 +18,9 @@ from orchestrator.hosts.connection import CommandResult, Ended, Job, Lost, Outco
 from orchestrator.hosts.exclusion import LockHolder
 from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.hosts.services import ServiceVerb
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Seconds
 from orchestrator.redact import Redactor, end_of

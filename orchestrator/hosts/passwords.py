@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import sudo
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, Right
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.reading import Seconds
 
 AGAIN_SECONDS: Final[Seconds] = 480.0

@@ -48,7 +48,6 @@ from orchestrator.hosts.outcomes import AskedJobs, failure_of, said
 from orchestrator.hosts.passwords import SentPasswords
 from orchestrator.hosts.readings import ask, defect, longest, raised, read_hosts, unread
 from orchestrator.hosts.services import ServiceVerb, for_node
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.hosts.watcher import ServiceWatcher
 from orchestrator.model.action import (
@@ -64,6 +63,7 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.upgrade import HostReadiness, Upgrade

@@ -11,8 +11,8 @@ from orchestrator.hosts.connection import CommandResult, HostConnection
 from orchestrator.hosts.management import IN_CONTAINER
 from orchestrator.hosts.readings import unread
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.phase import step_name
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.upgrade import HostReadiness, Upgrade

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.hosts.connection import KEPT_BYTES, HostConnection, HostError, Lost, Outcome, Unreachable
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.redact import Redactor
 

@@ -24,8 +24,8 @@ from typing import Final
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import sudo
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import HostSettings, Sudo, Wording, paths_of
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import HostSettings, Sudo, Wording, paths_of
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.next_command import next_command
 from orchestrator.sudo_question import ONLY_DOAS, REFUSE_DOAS
 

@@ -11,8 +11,8 @@ from orchestrator.hosts.contact import ACCOUNT, BOOT
 from orchestrator.hosts.exclusion import LockHolder
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import ServiceVerb
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.sudo_question import ASK_SUDO, NEVER_ASKS

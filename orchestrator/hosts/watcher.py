@@ -9,8 +9,8 @@ from typing import Final
 
 from orchestrator.hosts import script, services
 from orchestrator.hosts.connection import HostConnection, HostError, Job, Unreachable
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Seconds
 
 RETRY_SECONDS: Final = 0.5

@@ -34,9 +34,9 @@ from orchestrator.elasticsearch.endpoints import OnlyThrough
 from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.errors import ConfigError, OrchestratorError, UsageError
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import CommandGate, Gate
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.merging import Resolution
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.policy import HostChanges, Policy

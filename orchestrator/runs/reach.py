@@ -18,9 +18,9 @@ from orchestrator.hosts.connection import KEPT_BYTES, CommandResult, Lost, Unrea
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import TIMEOUT_EXIT
-from orchestrator.hosts.settings import HostSettings, Secret, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, Secret, ServiceSettings, Sudo
 from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.riak.admin import AdminCommand, Programs

@@ -10,10 +10,10 @@ from typing import Final, Protocol
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import JournalError, LeaseError, UsageError
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, HostFacts
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.policy import Selection
 from orchestrator.model.reading import Reading, Seconds, Unknown

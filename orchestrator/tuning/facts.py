@@ -24,7 +24,6 @@ from typing import Final
 
 from orchestrator.hosts import script
 from orchestrator.hosts.connection import LEFT_OUT
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.host import (
     LEAF,
     MULTIPATH,
@@ -37,6 +36,7 @@ from orchestrator.model.host import (
     Manager,
     ServiceFacts,
 )
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.tuning.boot_files import shell_text
 from orchestrator.tuning.tunable import FactReads

@@ -18,10 +18,10 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.outcomes import redacted, said
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.readings import ask, read_hosts, unread
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, HostAction, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import HostFacts
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.redact import Redactor, beginning_of

@@ -15,8 +15,8 @@ from typing import Final, assert_never
 from orchestrator.hosts import script, sudo
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.tuning import (
     BlockChange,
     Change,

@@ -14,8 +14,8 @@ import typer
 
 from orchestrator.cli.program import app
 from orchestrator.errors import ExitCode, UsageError
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.runs import connect, plan, rehearse, restart, restore, resume
 from orchestrator.runs import tune as tune_hosts
 from orchestrator.runs.reach import host_settings

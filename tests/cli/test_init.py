@@ -27,9 +27,9 @@ from orchestrator.config.reaching import TlsSpec
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.connection import UnknownKey, unknown_keys
 from orchestrator.hosts.find_service import FoundService, NotAsked
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Reading
 from tests.cli.console import Console, Said, pattern
 from tests.cli.secured_cluster import PASSWORD, REFUSED, USER, SecuredCluster

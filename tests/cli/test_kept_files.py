@@ -26,10 +26,10 @@ from orchestrator.hosts import exclusion, installing
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model import encoding
 from orchestrator.model.action import Moment
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings
 from orchestrator.model.upgrade import InstallState, InstallView
 from orchestrator.riak.lease_files import Folder, KeptFile, Listing, parse_listing
 from orchestrator.riak.output import CommandOutput

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.host import Connect, HostFacts, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings
 from orchestrator.model.reading import Reading
 from orchestrator.tuning.facts import ANSWER_BYTES, facts_script, read_facts
 from orchestrator.tuning.tunable import FactReads

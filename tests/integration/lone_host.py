@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.settings import HostSettings, ServiceSettings
+from orchestrator.model.host_settings import HostSettings, ServiceSettings
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until, write_known_hosts
 from tests.integration.hostlab.images import BASE, HOSTS

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import HostAction, Moment, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.policy import Hook
 from tests.integration.hostlab.hosts import wait_until
 

@@ -8,8 +8,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.hosts.settings import ServiceSettings
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import ServiceSettings
 from tests.lab import nodectl
 
 _SCRIPT = """#!/bin/sh

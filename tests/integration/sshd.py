@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.hosts.settings import HostLimits, HostSettings, ServiceSettings
+from orchestrator.model.host_settings import HostLimits, HostSettings, ServiceSettings
 from tests.ports import free_port
 from tests.tools import needs
 

@@ -11,9 +11,9 @@ import pytest
 from orchestrator.hosts.check import Grade, check_host
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, Refused, StartNode, StopNode
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.redact import Redactor
 from tests.integration.hostlab.hosts import wait_until

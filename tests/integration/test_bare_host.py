@@ -13,7 +13,6 @@ from orchestrator.hosts import exclusion, port
 from orchestrator.hosts.check import Grade, HostCheck, Point, check_host
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import (
     Done,
     Moment,
@@ -23,6 +22,7 @@ from orchestrator.model.action import (
     StopNode,
     TuneHost,
 )
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.model.tuning import FileChange, Reload

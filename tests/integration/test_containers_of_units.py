@@ -15,9 +15,9 @@ import pytest
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.find_service import FoundService, find_services
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import ServiceSettings, Sudo
 from orchestrator.model.action import Done, StartNode, StopNode
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import ServiceSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until

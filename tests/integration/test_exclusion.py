@@ -20,7 +20,6 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import (
     ActionResult,
     Done,
@@ -32,6 +31,7 @@ from orchestrator.model.action import (
     StopNode,
 )
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.redact import Redactor

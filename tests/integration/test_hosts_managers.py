@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import Done, InDoubt, RebootHost, Refused, StartNode, StopNode
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.perform_and_wait import killed_at_work

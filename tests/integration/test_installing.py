@@ -18,10 +18,10 @@ import pytest
 from orchestrator.hosts import exclusion, installing
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, Refused, RunInstall, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView
 from orchestrator.model.upgrade import InstallState, InstallStep, InstallView, Upgrade
 from orchestrator.redact import Redactor

@@ -44,7 +44,6 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION, CommandOrder
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import untranslated
-from orchestrator.hosts.settings import HostLimits, HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import (
     ActionResult,
     Done,
@@ -57,6 +56,7 @@ from orchestrator.model.action import (
     StopNode,
 )
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostLimits, HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown

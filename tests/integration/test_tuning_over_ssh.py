@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     BOOT,

@@ -17,10 +17,10 @@ from orchestrator.elasticsearch.fields import Malformed
 from orchestrator.elasticsearch.naming import host_of, name_of
 from orchestrator.errors import ConfigError, JournalError
 from orchestrator.hosts.connections.ssh_route import split_jump
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model import encoding
 from orchestrator.model.cluster import Incarnation, Node, NodeName
 from orchestrator.model.event import RunStarted
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown

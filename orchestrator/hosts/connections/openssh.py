@@ -37,7 +37,7 @@ from orchestrator.hosts.connections.sessions import (
     with_attempts,
 )
 from orchestrator.hosts.connections.ssh_route import MAX_JUMPS, split_jump
-from orchestrator.hosts.settings import HostLimits, HostSettings
+from orchestrator.model.host_settings import HostLimits, HostSettings
 from orchestrator.model.reading import Seconds
 from orchestrator.redact import beginning_of, end_of
 from orchestrator.untrusted import UntrustedValue, account, address

@@ -11,8 +11,8 @@ from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.openssh import OpensshHosts
 from orchestrator.hosts.connections.sessions import LinkError
 from orchestrator.hosts.connections.ssh import SshHosts
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Seconds
 
 

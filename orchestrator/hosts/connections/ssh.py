@@ -48,7 +48,7 @@ from orchestrator.hosts.connections.ssh_route import (
     find_route,
     read_config,
 )
-from orchestrator.hosts.settings import HostLimits, HostSettings
+from orchestrator.model.host_settings import HostLimits, HostSettings
 from orchestrator.model.reading import Seconds
 
 # Keys to log in with ------------------------------------

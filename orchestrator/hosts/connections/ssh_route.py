@@ -23,7 +23,7 @@ from typing import Any, Final
 import paramiko
 
 from orchestrator.hosts.connections.known_hosts import DEFAULT_PORT, host_names
-from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.owners import why_not
 from orchestrator.untrusted import UntrustedValue, account, address, shortened
 

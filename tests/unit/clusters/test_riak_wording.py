@@ -10,9 +10,9 @@ import pytest
 from orchestrator.hosts import outcomes, services
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import ServiceReading, ServiceVerb
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, InDoubt, Refused
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.riak.output import CommandOutput, node_down

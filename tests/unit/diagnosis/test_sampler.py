@@ -11,10 +11,10 @@ import pytest
 from orchestrator.diagnosis.findings import diagnose
 from orchestrator.diagnosis.sampler import sample
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import HostLimits, HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Signs, Syndrome
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostLimits, HostSettings
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.redact import Redactor
 

@@ -12,9 +12,9 @@ from orchestrator.hosts.changes import changes_script, read_changes
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.reach import host_changes

@@ -12,8 +12,8 @@ import pytest
 from orchestrator.config.cluster import RiakClusterSpec, load_cluster
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.errors import ConfigError
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.riak.contact import Contacts
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runs.reach import host_settings

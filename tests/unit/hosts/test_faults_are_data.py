@@ -14,10 +14,10 @@ import paramiko
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.hosts.settings import HostLimits, HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import InDoubt, Moment, Refused, RunHook, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostLimits, HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown

@@ -11,9 +11,9 @@ from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.find_service import FoundService, find_services, read_search, search_script
 from orchestrator.hosts.script import read_sections, untranslated
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Unknown
 from tests.fakes.cases import rows
 from tests.fakes.framing import part

@@ -15,9 +15,9 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section, read_sections
-from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.hosts.survey import read_survey, survey_script
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings
 from orchestrator.model.observation import HostView, ServiceState
 from tests.fakes.framing import MARK, part
 

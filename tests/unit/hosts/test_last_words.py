@@ -16,8 +16,8 @@ from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWords, last_lines, newest_log
 from orchestrator.hosts.outcomes import failure_of
 from orchestrator.hosts.services import MANAGERS
-from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.redact import Redactor
 from tests.fakes.framing import part

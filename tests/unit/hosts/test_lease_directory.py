@@ -11,10 +11,10 @@ import pytest
 
 from orchestrator.hosts.check import Grade, HostCheck, Point, check_host, check_hosts
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.redact import Redactor
 from tests.tools import SHELLS, shell_words
 

@@ -8,8 +8,8 @@ from orchestrator.hosts.check import check_host
 from orchestrator.hosts.connection import Trouble, Unreachable
 from orchestrator.hosts.connections.openssh import diagnosed, jump_words, was_not_sent, was_refused
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.redact import Redactor
 from orchestrator.untrusted import one_line
 from tests.fakes.cases import cases

@@ -14,9 +14,9 @@ import pytest
 from orchestrator.hosts.connection import CommandResult, HostConnection, Lost, Trouble, Unreachable
 from orchestrator.hosts.connections import sessions
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import HostLimits, HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostLimits, HostSettings
 
 FORCED = {
     "BatchMode=yes",

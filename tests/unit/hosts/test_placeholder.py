@@ -15,8 +15,8 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import services
 from orchestrator.hosts.services import ServiceVerb, for_node, require_names
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.policy import (
     Hook,
     Hooks,

@@ -19,10 +19,10 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.contact import FIND_PROGRAM, FirstContact, contact_script, find, read_contact
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.services import BY_ITSELF, BY_SYSTEMD, MANAGERS, Docker, HostProgram, Reboot, Systemd
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.model.action import Done, RebootHost, Refused, StartNode, StopNode
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 
 ROOT = Path(__file__).parents[3]

@@ -16,8 +16,8 @@ from orchestrator.hosts.connection import CommandResult, HostConnection, Lost, O
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.management import IN_CONTAINER
 from orchestrator.hosts.script import sections, untranslated
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, InstallStep, Upgrade
 from orchestrator.redact import Redactor

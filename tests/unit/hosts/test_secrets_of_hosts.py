@@ -17,11 +17,11 @@ from orchestrator.hosts import port
 from orchestrator.hosts.check import Grade, Point, check_hosts, missing_rights
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.passwords import SentPasswords
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import Right
 from orchestrator.model.action import Done, Refused, StartNode, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView
 from orchestrator.model.tuning import ValueChange
 from orchestrator.redact import Redactor

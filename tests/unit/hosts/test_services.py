@@ -19,9 +19,9 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import ServiceReading, ServiceVerb
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import Refused, StopNode
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor

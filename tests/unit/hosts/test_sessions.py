@@ -26,7 +26,7 @@ from orchestrator.hosts.connections.sessions import (
 )
 from orchestrator.hosts.connections.ssh import ChannelSession, SshLink
 from orchestrator.hosts.connections.ssh_route import Hop
-from orchestrator.hosts.settings import HostLimits
+from orchestrator.model.host_settings import HostLimits
 
 
 class FakeLink:

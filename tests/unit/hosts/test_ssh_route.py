@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.hosts.connections.ssh_route import Hop, RouteError, Stage, chosen, find_route, read_config
-from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.host_settings import HostSettings
 from tests.fakes.cases import cases
 from tests.tools import needs
 

@@ -17,8 +17,8 @@ from orchestrator.config.yaml import parse
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings
 from tests.tools import needs
 
 ROOT = Path(__file__).parents[3]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.riak.admin import AdminCommand
 from orchestrator.riak.output import CommandOutput
 from orchestrator.runs.reach import HostRunner

@@ -15,9 +15,9 @@ import pytest
 
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import HostFacts, InitSystem, Manager, ServiceFacts
+from orchestrator.model.host_settings import HostSettings, ServiceSettings
 from orchestrator.model.reading import Unknown
 from orchestrator.tuning import facts as script
 from orchestrator.tuning.facts import ANSWER_BYTES, FILE_BYTES, FramedAnswer, _files, facts_script, read_facts

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import survey_script
 from orchestrator.model.host import Connect, Manager
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.redact import Redactor
 
 ALLOWS = "echo 'Sudoers entry:'; echo 'Options: !authenticate'; echo \"Matched: $3\"\n"

@@ -11,9 +11,9 @@ import pytest
 
 from orchestrator.hosts.connection import CommandResult, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import (
     FileChange,

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from orchestrator.hosts.connection import CommandResult, Lost, Outcome
-from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_settings import HostSettings, Sudo
 from orchestrator.model.tuning import (
     BlockChange,
     Change,
