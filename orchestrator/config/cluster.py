@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import ssl
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -26,13 +27,13 @@ from orchestrator.config.around import (
 )
 from orchestrator.config.faults import Faults, validate
 from orchestrator.config.hosts import (
-    HostOfFile,
+    AUTO,
     HostsSpec,
     NamedHostsSpec,
     RiakHostsSpec,
     SudoSpec,
+    keys_of,
     matching_overrides,
-    settings_of,
     without_node,
 )
 from orchestrator.config.reaching import AuthSpec, Endpoint, ExpectSpec, RiakEndpoint, TlsSpec, each_once
@@ -51,7 +52,6 @@ from orchestrator.config.services import (
     ELASTICSEARCH,
     ONLY_TUNED,
     ServiceSpec,
-    UsualService,
     merge_service,
     settle_service,
 )
@@ -67,7 +67,9 @@ from orchestrator.config.spec import (
 from orchestrator.config.which_file import FileKind, read_as
 from orchestrator.config.yaml import Document, KeyPath
 from orchestrator.errors import ConfigError, UsageError
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.policy import Kind
 from orchestrator.next_command import next_command
 from orchestrator.untrusted import UntrustedValue, shortened
@@ -212,6 +214,13 @@ class HostsFileSpec(Spec):
 AnyClusterSpec: TypeAlias = ClusterSpec | RiakClusterSpec
 
 
+_SUDO: Final[Mapping[bool | str, Sudo]] = {AUTO: Sudo.AUTO, True: Sudo.PASSWORDLESS, False: Sudo.OFF}
+
+
+def _unresolved(reference: SecretReference) -> str:
+    raise ConfigError(f"{reference.shown} is not resolved here")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostsFile:
     """A cluster file of any kind that was read and checked, as far as it is about hosts."""
@@ -227,29 +236,54 @@ class HostsFile:
         """A path of the file, as a path of this machine."""
         return expand(written, folder=self.path.parent, home=self.home)
 
-    def host(self, node: str) -> HostOfFile:
-        """The settings of one node's machine.
+    def keys_of(self, node: str) -> dict[str, Any]:
+        """What the file says about one node's machine and its service, by key; None where it does not.
 
         Raises:
             ConfigError: overrides that match it contradict each other, or no address is known for it.
         """
         words = self.riak_words(node)
+        usual = _usual_service(self.spec) if words is None else riak_service(words)
+        also = names_of(node, self._nodes) if isinstance(self.spec, RiakClusterSpec) else ()
         try:
-            return settings_of(
-                node,
-                self.spec.hosts,
-                folder=self.path.parent,
-                home=self.home,
-                usual=_usual_service(self.spec) if words is None else riak_service(words),
-                also=names_of(node, self._nodes) if isinstance(self.spec, RiakClusterSpec) else (),
-                address=self._address(node),
-            )
+            keys = keys_of(node, self.spec.hosts, usual=usual, also=also, address=self._address(node))
+            keys["service"] = settle_service(keys["service"], usual)
         except UntrustedValue as error:
             message = f"node {shortened(node)}: {error}: name its address under `hosts.nodes`"
             raise self.document.error(("hosts", "overrides"), message) from None
         except ValueError as error:
             message = f"those that match node {node} do not fit together: {error}"
             raise self.document.error(("hosts", "overrides"), message) from None
+        for key in ("identity", "known_hosts"):
+            keys[key] = self.local_path(keys[key]) if keys[key] else None
+        return keys
+
+    def host(
+        self, node: str, *, address: str = "", secret: Callable[[SecretReference], str] | None = None
+    ) -> HostSettings:
+        """The settings of one node's machine.
+
+        Args:
+            node: its name.
+            address: that the cluster reports, for a node whose address the file does not have.
+            secret: resolves the password of sudo when it is used; None where no command runs on the machine.
+
+        Raises:
+            ConfigError: overrides that match it contradict each other, or no address is known for it.
+        """
+        keys = self.keys_of(node)
+        sudo, identity, known_hosts = keys["sudo"], keys["identity"], keys["known_hosts"]
+        password = sudo.password if isinstance(sudo, SudoSpec) else None
+        return HostSettings(
+            node=NodeName(node),
+            cluster=self.spec.name,
+            address=keys["address"] or address,
+            identities=(str(identity),) if identity else (),
+            known_hosts=(str(known_hosts),) if known_hosts else (),
+            sudo=_SUDO[sudo] if password is None else Sudo.PASSWORD,
+            sudo_password=None if password is None else partial(secret or _unresolved, password),
+            **{key: keys[key] for key in ("connect", "port", "user", "service", "data")},
+        )
 
     def riak_words(self, node: str) -> RiakWords | None:
         """Riak's commands on a node's machine; None for another kind of cluster.
@@ -294,7 +328,7 @@ class HostsFile:
             full = [name for name in names if "@" in name]
             meant = {host for name in full for host in names_of(name, self._nodes)}
             names = [name for name in names if name in full or name not in meant]
-        return {name: self.host(name).address or "" for name in names}
+        return {name: self.host(name).address for name in names}
 
     def secret_references(self) -> tuple[SecretReference, ...]:
         """Every secret that the file refers to, each once, for `validate`."""
@@ -442,7 +476,7 @@ def _check_machines(file: HostsFile, spec: HostsFileSpec) -> None:
     faults, first = Faults(file.document), dict[object, str]()
     for name in spec.hosts.names:
         host = file.host(name)
-        unit = (host.service.unit or "").replace("{node}", name)
+        unit = host.service.unit.replace("{node}", name)
         other = first.setdefault((host.connect, host.address, host.port, unit), name)
         if other != name and host.connect is not Connect.LOCAL:
             message = f"{host.address} is the machine of {other} too, and both have the same `service`"
@@ -450,7 +484,7 @@ def _check_machines(file: HostsFile, spec: HostsFileSpec) -> None:
     faults.raise_any()
 
 
-def _usual_service(spec: AnyClusterSpec | HostsFileSpec) -> UsualService:
+def _usual_service(spec: AnyClusterSpec | HostsFileSpec) -> ServiceSettings:
     """The default service manager without a particular node, for checks of the whole file."""
     match spec:
         case ClusterSpec():

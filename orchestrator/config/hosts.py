@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from orchestrator.config.riak import RiakOverrideSpec, with_host
-from orchestrator.config.secrets import SecretReference, expand
-from orchestrator.config.services import (
-    ServiceOfFile,
-    ServiceSpec,
-    UsualService,
-    merge_service,
-    settle_service,
-)
+from orchestrator.config.services import ServiceSpec, merge_service
 from orchestrator.config.spec import (
     MAPPING,
     NO_PLACEHOLDER,
@@ -31,6 +22,7 @@ from orchestrator.config.spec import (
     shape,
 )
 from orchestrator.model.host import Connect
+from orchestrator.model.host_settings import ServiceSettings
 from orchestrator.model.policy import Together
 from orchestrator.untrusted import account, address
 
@@ -228,69 +220,35 @@ class NamedHostsSpec(ReachedHostsSpec):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostOfFile:
-    """All settings of the file for one node's machine."""
-
-    connect: Connect
-    # None: the node's transport publish address. A Riak node always has an address here, and a host that the
-    # file names.
-    address: str | None
-    # None: the value from `~/.ssh/config` or of the process. The same for `port` and `identity`.
-    user: str | None
-    port: int | None
-    identity: Path | None
-    known_hosts: Path | None  # None: the files that ssh reads
-    sudo: bool | Literal["auto"]  # whether commands for root use sudo; `auto`: unless the account is root
-    sudo_password: SecretReference | None  # None: sudo needs no password, or is not used
-    service: ServiceOfFile
-    # absolute data paths; `{node}` is replaced by the node's name. None: as the cluster reports.
-    data: tuple[str, ...] | None = None
-
-
-def settings_of(
+def keys_of(
     node: str,
     hosts: ReachedHostsSpec,
     *,
-    folder: Path,
-    home: Path,
-    usual: UsualService,
+    usual: ServiceSettings,
     also: Collection[str] = (),
     address: str | None = None,
-) -> HostOfFile:
-    """The settings of one node: the general ones with its overrides applied.
+) -> dict[str, Any]:
+    """The keys of one node: the general ones with those of its overrides. None: neither gives it.
+
+    A key that an override gives counts, even with the value that it would have anyway.
 
     Args:
         node: its name.
         hosts: the section of the file.
-        folder: where relative paths start.
-        home: the folder for `~`.
         usual: the default service manager.
         also: other names that overrides may use for the node; overrides for `node` come last, and so win.
         address: default address of its machine; None if the cluster reports it.
-
-    Raises:
-        ValueError: the matching overrides contradict each other in `service`.
     """
-    keys: HostKeys = hosts
+    keys: dict[str, Any] = {"connect": hosts.connect, "address": address}
+    keys |= {key: getattr(hosts, key) for key in HostKeys.model_fields}
     if "known_hosts" not in hosts.model_fields_set:
-        keys = hosts.model_copy(update={"known_hosts": None})
+        keys["known_hosts"] = None  # the files that ssh reads
     for override in matching_overrides((*also, node), hosts.overrides):
-        address = override.address or address
-        keys = _laid_over(keys, override, usual)
-    sudo = hosts.sudo if keys.sudo is None else keys.sudo
-    return HostOfFile(
-        connect=keys.connect or hosts.connect,
-        address=address,
-        user=keys.user,
-        port=keys.port,
-        identity=expand(keys.identity, folder=folder, home=home) if keys.identity else None,
-        known_hosts=expand(keys.known_hosts, folder=folder, home=home) if keys.known_hosts else None,
-        sudo=True if isinstance(sudo, SudoSpec) else sudo,
-        sudo_password=sudo.password if isinstance(sudo, SudoSpec) else None,
-        service=settle_service(keys.service or hosts.service, usual),
-        data=keys.data,
-    )
+        given = {key: getattr(override, key) for key in override.model_fields_set if key in keys}
+        if override.service is not None:
+            given["service"] = merge_service(keys["service"], override.service, usual)
+        keys |= given
+    return keys
 
 
 def without_node(overrides: Collection[str], names: Collection[str]) -> list[str]:
@@ -313,20 +271,3 @@ def matching_overrides(names: Collection[str], overrides: Mapping[str, Override]
         if pattern not in names and any(_matches(name, pattern) for name in names)
     ]
     return [*globs, *(overrides[name] for name in names if name in overrides)]
-
-
-def _laid_over(base: HostKeys, over: OverrideSpec, usual: UsualService) -> HostKeys:
-    service = base.service
-    if over.service is not None:
-        service = merge_service(base.service or ServiceSpec(), over.service, usual)
-    keys = {
-        "connect": over.connect or base.connect,
-        "user": over.user or base.user,
-        "port": over.port or base.port,
-        "identity": over.identity or base.identity,
-        "known_hosts": over.known_hosts or base.known_hosts,
-        "sudo": base.sudo if over.sudo is None else over.sudo,
-        "service": service,
-        "data": base.data if over.data is None else over.data,
-    }
-    return HostKeys.model_validate({key: value for key, value in keys.items() if value is not None})

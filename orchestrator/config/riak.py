@@ -13,9 +13,9 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.config.services import UsualService
 from orchestrator.config.spec import NO_PLACEHOLDER, PLACEHOLDERS, Name, Spec, Unset
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import ServiceSettings
 from orchestrator.untrusted import address
 
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"
@@ -148,7 +148,7 @@ def words_of(node: str, riak: RiakSpec, overrides: Iterable[RiakOverrideSpec] = 
     return found
 
 
-def riak_service(words: RiakWords) -> UsualService:
+def riak_service(words: RiakWords) -> ServiceSettings:
     """How a node is stopped and started unless the file says: through `riak`, which every package has.
 
     The unit that 3.2 ships is of no use for that: systemd takes `riak start`, which ends when the node is up,
@@ -158,7 +158,7 @@ def riak_service(words: RiakWords) -> UsualService:
     their exit code alone: the packaged `riak` of 3.2.0 and 3.2.1 exits 0 for everything (recorded).
     """
     program = shlex.join(words.command)
-    return UsualService(
+    return ServiceSettings(
         manager=Manager.COMMAND,
         unit=UNIT,
         stop=f"{program} stop",

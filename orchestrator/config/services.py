@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from orchestrator.config.spec import NodeCommandLine, Spec, Unset, matching
 from orchestrator.model.host import Manager
+from orchestrator.model.host_settings import ServiceSettings
 
 Unit = Annotated[
     str,
@@ -48,52 +48,23 @@ class ServiceSpec(Spec):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsualService:
-    """The default service manager of a node's process."""
-
-    manager: Manager
-    unit: str  # for every manager that needs one; empty where no service is known
-    managers: frozenset[Manager] = frozenset(Manager)  # those that a file may name
-    # command line for `manager: command`; None where there is no usual one. So are `start` and `status`.
-    stop: str | None = None
-    start: str | None = None
-    status: str | None = None
-    status_as_root: bool = False  # whether `status` needs root's rights
-
-
-ELASTICSEARCH: Final = UsualService(manager=Manager.SYSTEMD, unit="elasticsearch")
+ELASTICSEARCH: Final = ServiceSettings()
 """The name of unit and init script in Elastic's packages, and the usual name of the container."""
 
-ONLY_TUNED: Final = UsualService(
-    manager=Manager.SYSTEMD, unit="", managers=frozenset({Manager.SYSTEMD, Manager.SYSV})
-)
+ONLY_TUNED: Final = ServiceSettings(unit="", controlled=False)
 """The service of hosts without a cluster: its limits can be tuned if it is named. It is never stopped."""
+_TUNED_IN: Final = frozenset({Manager.SYSTEMD, Manager.SYSV})
+"""The managers whose limits can be tuned."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceOfFile:
-    """The service manager of one node's process."""
-
-    manager: Manager
-    # unit, script or container; `{node}` is replaced by the node's name. None for commands.
-    unit: str | None = None
-    # command line with `{node}`; None unless the manager is `command`. The same for `start` and `status`.
-    stop: str | None = None
-    start: str | None = None
-    status: str | None = None
-    # whether `status` needs root's rights; a command line in the file has its own `sudo`
-    status_as_root: bool = False
-
-
-def merge_service(base: ServiceSpec, over: ServiceSpec, usual: UsualService) -> ServiceSpec:
+def merge_service(base: ServiceSpec, over: ServiceSpec, usual: ServiceSettings) -> ServiceSpec:
     """Override one service with another, key by key; a different manager drops all keys of the base."""
     if over.manager not in (None, base.manager or usual.manager):
         return over
     return base.model_copy(update=over.model_dump(exclude_none=True))
 
 
-def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceOfFile:
+def settle_service(service: ServiceSpec, usual: ServiceSettings) -> ServiceSettings:
     """Fill in the defaults of a service.
 
     Raises:
@@ -101,8 +72,8 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceOfFile:
             not use are present.
     """
     manager = service.manager or usual.manager
-    if manager not in usual.managers:
-        raise ValueError(f"manager: must be one of {', '.join(sorted(one.value for one in usual.managers))}")
+    if not usual.controlled and manager not in _TUNED_IN:
+        raise ValueError(f"manager: must be one of {', '.join(sorted(one.value for one in _TUNED_IN))}")
     commands = {"stop": service.stop, "start": service.start, "status": service.status}
     if manager is not Manager.COMMAND:
         extra = [key for key, line in commands.items() if line is not None]
@@ -113,7 +84,7 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceOfFile:
         unit = service.unit or usual.unit
         if set(unit.replace("{node}", "")) & {"{", "}"}:
             raise ValueError("unit: `{node}` is the only placeholder here")
-        return ServiceOfFile(manager=manager, unit=unit)
+        return ServiceSettings(manager=manager, unit=unit, controlled=usual.controlled)
     if service.unit is not None and service.manager is None:
         raise ValueError("unit: not for `manager: command`, which holds here; name its manager, too")
     if service.unit is not None:
@@ -123,4 +94,11 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceOfFile:
     if missing:
         raise ValueError(f"`manager: command` needs {', '.join(missing)} as well")
     as_root = service.status is None and usual.status_as_root
-    return ServiceOfFile(manager=manager, status_as_root=as_root, **filled)
+    return ServiceSettings(
+        manager=manager,
+        unit="",
+        stop=filled["stop"],
+        start=filled["start"],
+        status=filled["status"],
+        status_as_root=as_root,
+    )

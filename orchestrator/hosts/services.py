@@ -507,7 +507,7 @@ def fault(settings: HostSettings) -> str | None:
                 for_node(line or "", settings.node)
         elif service.is_named:
             unit(settings)
-        paths_of(settings.node, settings.data)
+        paths_of(settings.node, settings.data or ())
     except ConfigError as error:
         return f"`hosts.service`: {error}"
     except UntrustedValue as error:

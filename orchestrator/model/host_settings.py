@@ -144,8 +144,8 @@ class HostSettings:
     # variables added to the few that a command on this machine gets (`Connect.LOCAL` only)
     environment: Mapping[str, str] = field(default_factory=dict)
     # absolute data paths of the node; `{node}` is replaced by the node's name. Only the disks behind them are
-    # tuned.
-    data: tuple[str, ...] = ()
+    # tuned. None = as the cluster reports.
+    data: tuple[str, ...] | None = None
     cluster: str = ""  # its name: nodes of several clusters can share a machine
     # a folder used in place of `/` on that machine; a prefix of every path that tuning reads or writes. Empty
     # everywhere except on file trees.
@@ -161,7 +161,7 @@ class HostSettings:
             raise ConfigError(str(error), key="hosts") from error
         if self.sudo is Sudo.PASSWORD and self.sudo_password is None:
             raise ConfigError("sudo with a password needs a reference to the password", key="hosts.sudo")
-        for path in self.data:
+        for path in self.data or ():
             if not path.startswith("/") or _CONTROL.search(path):
                 raise ConfigError(f"a data path must be absolute and on one line: {path!r}", key="hosts.data")
         if self.root and not self.root.startswith("/"):
@@ -177,7 +177,7 @@ class HostSettings:
     @property
     def data_paths(self) -> tuple[str, ...]:
         """The data paths of this node; raises `UntrustedValue` where its name cannot be in them."""
-        return paths_of(self.node, self.data)
+        return paths_of(self.node, self.data or ())
 
 
 def paths_of(node: NodeName, paths: Sequence[str]) -> tuple[str, ...]:

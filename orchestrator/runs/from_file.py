@@ -352,12 +352,11 @@ class FilePorts(ClusterPorts):
     def _with_data(self, settings: HostSettings) -> HostSettings:
         learnt = self._data.get(settings.node, ())
         usable = all(path.startswith("/") and path.isprintable() for path in learnt)
-        named = self.file.host(settings.node).data is not None
-        return replace(settings, data=learnt) if usable and not named else settings
+        return replace(settings, data=learnt) if usable and settings.data is None else settings
 
     def _address(self, node: NodeName) -> str:
         """The address of a Riak node's machine, as the file has it: for SSH and for HTTP."""
-        return self.file.host(node).address or ""
+        return self.file.host(node).address
 
     def _riak(self, spec: RiakClusterSpec) -> Reach:
         """How a Riak cluster is reached: its commands run where its nodes are."""

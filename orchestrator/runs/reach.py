@@ -7,9 +7,10 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, HostsFile
+from orchestrator.config.hosts import SudoSpec
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, Source
 from orchestrator.daemons import in_parallel
 from orchestrator.elasticsearch.access import Access
@@ -20,7 +21,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, Manager
-from orchestrator.model.host_settings import HostSettings, Secret, ServiceSettings, Sudo
+from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.riak.admin import AdminCommand, Programs
@@ -88,12 +89,6 @@ _KEPT_OF_A_GATE: Final = 4096
 _CHANGES_SECONDS: Final = 60.0
 """`needs-restarting` reads the database of packages."""
 
-_SUDO: Final[Mapping[bool | Literal["auto"], Sudo]] = {
-    "auto": Sudo.AUTO,
-    True: Sudo.PASSWORDLESS,
-    False: Sudo.OFF,
-}
-
 
 def host_settings(
     file: HostsFile, addresses: Mapping[NodeName, str], resolver: SecretResolver
@@ -144,46 +139,40 @@ def access_to(file: ClusterFile, nodes: Iterable[NodeName]) -> dict[str, str]:
     """
     names = sorted(nodes)
     general = {key: value for key, value in file.spec if key not in _ELSEWHERE}
-    hosts = {name: file.host(name) for name in names}
+    hosts = {name: _recorded(file.keys_of(name)) for name in names}
     return leaves({**general, "hosts": hosts, "commands": {name: file.riak_words(name) for name in names}})
 
 
+def _recorded(keys: Mapping[str, Any]) -> dict[str, object]:
+    """The keys in the form of saved plans, which are compared with these when they are applied."""
+    sudo, service = keys["sudo"], keys["service"]
+    password = sudo.password if isinstance(sudo, SudoSpec) else None
+    recorded = ("connect", "address", "user", "port", "identity", "known_hosts")
+    return {
+        **{key: keys[key] for key in recorded},
+        "sudo": sudo if password is None else True,
+        "sudo_password": password,
+        "service": {
+            "manager": service.manager,
+            "unit": service.unit or None,
+            **{key: getattr(service, key) for key in ("stop", "start", "status", "status_as_root")},
+        },
+        "data": keys["data"],
+    }
+
+
 def _one(file: HostsFile, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
-    host, riak = file.host(name), file.riak_words(name)
-    password: Secret | None = None
-    sudo = _SUDO[host.sudo]
-    reference = host.sudo_password
-    if reference is not None:
-        sudo, password = Sudo.PASSWORD, lambda: resolver.resolve(reference).reveal()
-    return HostSettings(
-        node=name,
-        address=host.address or address,
-        connect=host.connect,
-        port=host.port,
-        user=host.user,
-        identities=(str(host.identity),) if host.identity else (),
-        known_hosts=(str(host.known_hosts),) if host.known_hosts else (),
-        sudo=sudo,
-        sudo_password=password,
-        service=ServiceSettings(
-            manager=host.service.manager,
-            unit=host.service.unit or "",
-            controlled=isinstance(file, ClusterFile),
-            stop=host.service.stop,
-            start=host.service.start,
-            status=host.service.status,
-            status_as_root=host.service.status_as_root,
-            wording=None if riak is None else RiakWording(program=riak.command),
-        ),
-        data=host.data or (),
-        cluster=file.spec.name,
-    )
+    host = file.host(name, address=address, secret=lambda at: resolver.resolve(at).reveal())
+    riak = file.riak_words(name)
+    if riak is None:
+        return host
+    return replace(host, service=replace(host.service, wording=RiakWording(program=riak.command)))
 
 
 def machine_of(file: HostsFile, node: NodeName, address: str) -> str:
     """A name for a node's machine: nodes with the same one share it."""
-    host = file.host(node)
-    return "this machine" if host.connect is Connect.LOCAL else host.address or address
+    host = file.host(node, address=address)
+    return "this machine" if host.connect is Connect.LOCAL else host.address
 
 
 def programs_of(file: HostsFile, node: NodeName) -> Programs:

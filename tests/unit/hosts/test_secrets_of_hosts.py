@@ -253,8 +253,7 @@ def test_every_resolved_secret_is_redacted(tmp_path: Path) -> None:
     secrets = {"ES_PASSWORD": "es-s3cret", "SUDO_PASSWORD": "sudo-s3cret"}
     files = Files(environment=secrets, home=tmp_path, warn=lambda _line: None)
     with contextlib.closing(FilePorts(load_cluster(path, home=tmp_path), files, SystemClock())) as made:
-        reference = made.file.host("es1").sudo_password
-        assert reference is not None
+        (reference,) = made.file.sudo_passwords()
         assert made.cluster is not None
         made.resolver.resolve(reference)
         assert made.redact("es-s3cret, sudo-s3cret") == "[redacted], [redacted]"
