@@ -188,7 +188,7 @@ def test_a_value_is_written_as_it_is_and_read_back(tree: HostTree, shell: list[s
     write_part(tree, ["parameter vm.swappiness 1", "parameter vm.zone_reclaim_mode 0"])
     done = run(tree, shell)
     assert done.returncode == 1
-    assert f"{SWAPPINESS}: NOT set: it reads Linux, not 1" in done.stdout
+    assert f"{SWAPPINESS}: NOT set: reads Linux instead of 1" in done.stdout
     assert read(tree, f"{VM}zone_reclaim_mode") == "0"
 
 
