@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.elasticsearch.dialect import family_of
+from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.parse import parse_settings
 from orchestrator.elasticsearch.parse_cluster import parse_cluster
 from orchestrator.elasticsearch.parse_disks import parse_disks
@@ -41,10 +42,11 @@ def recorded_cases(
         answer["metadata"] = {**answer["metadata"], "indices": case["indices"]}
         answer["routing_table"] = case["routing_table"]
         lives = {process_of(each, node): by_id[each] for each, node in answer["nodes"].items()}
-        view = parse_cluster(answer, lives, distribution=distribution, dialect=dialect)
-        settings = parse_settings(
-            {"persistent": case["persistent"], "transient": {}, "defaults": common["defaults"]}
+        view = reading(parse_cluster, answer, lives, distribution=distribution, dialect=dialect)
+        settings = reading(
+            parse_settings,
+            {"persistent": case["persistent"], "transient": {}, "defaults": common["defaults"]},
         )
         assert not isinstance(view, Unknown)
         assert not isinstance(settings, Unknown)
-        yield name, case["refuse"], view, settings, parse_disks(common["disks"], settings)
+        yield name, case["refuse"], view, settings, reading(parse_disks, common["disks"], settings)

@@ -15,6 +15,7 @@ from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import Dialect, VotingExclusions
 from orchestrator.elasticsearch.dialect import FlushForm as FlushKind
 from orchestrator.elasticsearch.faults import Answer, Fault
+from orchestrator.elasticsearch.fields import ReadFailed
 from orchestrator.elasticsearch.force_merge import force_merge, merge_asked, merge_request
 from orchestrator.elasticsearch.parse import parse_archived
 from orchestrator.elasticsearch.parse_cluster import parse_index_uuids
@@ -39,7 +40,6 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.archived import what_to_do
 from orchestrator.model.observation import Level
-from orchestrator.model.reading import Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 
 UPDATE_SECONDS: Final = 30.0
@@ -212,13 +212,11 @@ def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
     An update that changes nothing still succeeds (seen on 8.19), so they are read first. Issues:
     elastic/elasticsearch#61175, opensearch-project/OpenSearch#8714 and #18515.
     """
-    read = client.read(calls.levels(dialect, client.limits))
-    names = parse_archived(read.body) if isinstance(read, Answer) else Unknown(reason=read.reason)
-    if isinstance(names, Unknown):
-        return Refused(reason=names.reason)
-    if not names:
-        return None
-    return Refused(reason=what_to_do(names))
+    try:
+        names = parse_archived(client.body(calls.levels(dialect, client.limits)))
+    except ReadFailed as error:
+        return Refused(reason=str(error))
+    return Refused(reason=what_to_do(names)) if names else None
 
 
 def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) -> ActionResult | None:
@@ -233,10 +231,10 @@ def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) 
             reason=f"whether index {action.index} is still the same could not be read: {read.reason}",
             passes=read.passes or not read.nothing_done,
         )
-    uuids = parse_index_uuids(read.body)
-    if isinstance(uuids, Unknown):
-        return Refused(reason=uuids.reason)
-    found = uuids.get(action.index)
+    try:
+        found = parse_index_uuids(read.body).get(action.index)
+    except ReadFailed as error:
+        return Refused(reason=str(error))
     if found == action.index_uuid:
         return None
     why = "is gone" if found is None else f"is another one (now {found} instead of {action.index_uuid})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import tenacity
 
@@ -21,7 +21,7 @@ from orchestrator.elasticsearch.credentials import Credentials, Renewal
 from orchestrator.elasticsearch.dialect import Dialect, dialect_of
 from orchestrator.elasticsearch.endpoints import EndpointBook, OnlyThrough, is_own
 from orchestrator.elasticsearch.faults import Answer, Fault
-from orchestrator.elasticsearch.fields import reading
+from orchestrator.elasticsearch.fields import ReadFailed, answer_of
 from orchestrator.elasticsearch.kept_state import OwnUpdates
 from orchestrator.elasticsearch.naming import parse_names, renamed
 from orchestrator.elasticsearch.parse_nodes import Member, ids_without_name, parse_members
@@ -29,7 +29,7 @@ from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.elasticsearch.transport import Traffic
 from orchestrator.errors import ConfigError, NotInThisVersion
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Unknown, reasons_by_place
+from orchestrator.model.reading import reasons_by_place
 from orchestrator.ports import Clock
 from orchestrator.redact import Redactor
 
@@ -164,7 +164,7 @@ class ElasticsearchClient:
             self._book.learn({name: each.http for name, each in members.items() if each.http is not None})
 
     def call(self, names: Mapping[str, NodeName]) -> None:
-        """Know nodes before 5.0, by their ids, under these names: answers may have others (`naming`)."""
+        """Know nodes before 5.0, by their ids, under these names: answers may have others."""
         with self._lock:
             self._names |= names
             for endpoint, server in self._servers.items():
@@ -232,6 +232,17 @@ class ElasticsearchClient:
             self._spoken, self._refused = spoken, False
         return spoken
 
+    def dialect_to_read(self) -> Dialect:
+        """As `dialect`.
+
+        Raises:
+            ReadFailed: the dialect is unknown.
+        """
+        found = self.dialect()
+        if isinstance(found, Fault):
+            raise ReadFailed(found.unknown())
+        return found
+
     @property
     def spoken(self) -> Dialect | None:
         """The dialect of all nodes that were known at the last look; None before the first."""
@@ -251,6 +262,17 @@ class ElasticsearchClient:
     def read(self, request: HttpRequest) -> Answer | Fault:
         """Send a read; retry at another endpoint if it gets no answer, or one of a node that may be down."""
         return self._sent(request, retry_lost=True)
+
+    def body(self, request: HttpRequest) -> Any:
+        """The body of the answer to a read.
+
+        Raises:
+            ReadFailed: the read failed.
+        """
+        outcome = self.read(request)
+        if isinstance(outcome, Fault):
+            raise ReadFailed(outcome.unknown())
+        return outcome.body
 
     def write(self, request: HttpRequest) -> Answer | Fault:
         """Send a write; retry only if no connection was made."""
@@ -372,23 +394,21 @@ class ElasticsearchClient:
         """Take note of all nodes; what is wrong if they are not listed."""
         if isinstance(outcome, Fault):
             return outcome
-        old = reading("nodes", lambda: ids_without_name(outcome.body))
-        if isinstance(old, Unknown):
-            return Fault(reason=old.reason, nothing_done=True)
-        with self._lock:
-            unnamed = old - self._names.keys()
-        if unnamed:
-            more = self.read(calls.own_names())
-            if isinstance(more, Fault):
-                return more
-            names = reading("names of nodes", lambda: parse_names(more.body))
-            if isinstance(names, Unknown):
-                return Fault(reason=names.reason, nothing_done=True)
-            self.call(names)
-        listed = self._with_names(outcome)
-        members = reading("nodes", lambda: parse_members(listed.body))
-        if isinstance(members, Unknown):
-            return Fault(reason=members.reason, nothing_done=True)
+        try:
+            with answer_of("nodes"):
+                unnamed = ids_without_name(outcome.body)
+            with self._lock:
+                unnamed -= self._names.keys()
+            if unnamed:
+                more = self.read(calls.own_names())
+                if isinstance(more, Fault):
+                    return more
+                with answer_of("names of nodes"):
+                    self.call(parse_names(more.body))
+            with answer_of("nodes"):
+                members = parse_members(self._with_names(outcome).body)
+        except ReadFailed as error:
+            return Fault(reason=str(error), nothing_done=True)
         self.learn(members)
         self.only(members)
         return None

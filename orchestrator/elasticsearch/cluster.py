@@ -12,6 +12,7 @@ from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import NEWEST
 from orchestrator.elasticsearch.endpoints import OnlyThrough
 from orchestrator.elasticsearch.faults import Fault
+from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.observe import Observer
 from orchestrator.elasticsearch.parse_disks import parse_data_paths
 from orchestrator.elasticsearch.resolve import parse_resolution
@@ -50,7 +51,7 @@ class ElasticsearchCluster:
         A deleted index is left out. A closed index can be neither read nor merged, so it is only listed under
         `closed`. The result is `Unknown` if a started copy could not be read.
         """
-        return self._bulk.read(uuids)
+        return reading(self._bulk.read, uuids)
 
     def perform(self, action: ClusterAction) -> ActionResult:
         """Perform the action once; retry only if the first try certainly did nothing."""
@@ -96,21 +97,19 @@ class ElasticsearchCluster:
 
         In a container they differ from those on the host: `hosts.data` of the cluster file overrides them.
         """
-        outcome = self._client.read(calls.data_paths())
-        return outcome.unknown() if isinstance(outcome, Fault) else parse_data_paths(outcome.body)
+        return reading(lambda: parse_data_paths(self._client.body(calls.data_paths())))
 
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
         """Resolve names, globs, aliases and data streams to indices; one call.
 
         Patterns that name another cluster (`cluster:index`) match nothing: no name here has a colon.
         """
-        dialect = self._client.dialect()
-        if isinstance(dialect, Fault):
-            return dialect.unknown()
-        outcome = self._client.read(calls.names(dialect, self._client.limits))
-        if isinstance(outcome, Fault):
-            return outcome.unknown()
-        return parse_resolution(outcome.body, patterns)
+
+        def resolved() -> Resolution:
+            request = calls.names(self._client.dialect_to_read(), self._client.limits)
+            return parse_resolution(self._client.body(request), patterns)
+
+        return reading(resolved)
 
     def close(self) -> None:
         """Close the connections."""

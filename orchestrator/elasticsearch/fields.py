@@ -1,14 +1,20 @@
-"""Typed reading of JSON that may lack anything: a value of the right type, or `Malformed` with the path."""
+"""Typed reading of JSON that may lack anything: a value of the right type, or `Malformed` with the path.
+
+Whatever cannot be read raises `ReadFailed` inside this package. `reading`, at the port's edge, makes it the
+`Unknown` of one part, so that a part that failed makes no other part unknown.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, ParamSpec, TypeVar
 
 from orchestrator.model.reading import Reading, Unknown
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _LONGEST_SIZE: Final = 40
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?b?)", re.IGNORECASE)
 _POWERS: Final = {
@@ -29,22 +35,58 @@ _LONGEST_NUMBER = 20
 """Digits of a 64-bit number and its sign: a server writes no longer number."""
 
 
-class Malformed(Exception):  # noqa: N818  (says what the answer is)
-    """A required part of the answer is missing or has another form. The caller turns it into `Unknown`."""
+class ReadFailed(Exception):  # noqa: N818  (says what was asked for)
+    """It could not be read: why, and whether that passes."""
+
+    def __init__(self, unknown: Unknown) -> None:
+        super().__init__(unknown.reason)
+        self.unknown = unknown
+
+
+class Malformed(ReadFailed):
+    """A required part of the answer is missing or has another form."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Unknown(reason=reason))
 
 
 class NotYetReported(Malformed):
-    """A part is missing that will be there a moment later. Becomes an `Unknown` that passes."""
+    """A part is missing that will be there a moment later."""
 
 
-def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
-    """Run a parser; if it fails, the result is `Unknown`, with what failed and why."""
+@contextmanager
+def answer_of(what: str) -> Iterator[None]:
+    """Name what was read where its answer is malformed: around a parser, or as its decorator.
+
+    Raises:
+        ReadFailed: the answer is malformed.
+    """
     try:
-        return parse()
+        yield
     except NotYetReported as error:
-        return Unknown(reason=f"{what}: {error}", passes=True)
+        raise ReadFailed(Unknown(reason=f"{what}: {error}", passes=True)) from error
     except Malformed as error:
-        return Unknown(reason=f"{what}: the answer is not what it should be: {error}")
+        reason = f"{what}: the answer is not what it should be: {error}"
+        raise ReadFailed(Unknown(reason=reason)) from error
+
+
+def reading(read: Callable[P, T], *args: P.args, **more: P.kwargs) -> Reading[T]:
+    """What is read; `Unknown` if that fails."""
+    try:
+        return read(*args, **more)
+    except ReadFailed as error:
+        return error.unknown
+
+
+def known(read: Reading[T]) -> T:
+    """What was read before, for a part that needs it.
+
+    Raises:
+        ReadFailed: it is unknown.
+    """
+    if isinstance(read, Unknown):
+        raise ReadFailed(read)
+    return read
 
 
 def mapping(value: Any, where: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ answer is not treated as a refusal.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,9 +16,10 @@ from orchestrator.elasticsearch.bulk import merges_of
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import Dialect
 from orchestrator.elasticsearch.faults import Fault
+from orchestrator.elasticsearch.fields import ReadFailed
 from orchestrator.elasticsearch.request import HttpRequest, quoted
 from orchestrator.model.action import ActionResult, Done, ForceMerge, InDoubt, Refused
-from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.reading import Seconds
 
 PATIENCE: Final[Seconds] = 5.0
 """How long to wait for a call that returns when the merge has ended: long enough for a refusal, which comes
@@ -43,10 +45,11 @@ def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerg
     Another client may request one between the reading and the call. Each node then runs both merges in turn,
     and the second has little to do.
     """
-    running = _running(client, dialect, action)
-    if isinstance(running, Unknown):
+    try:
+        running = _running(client, dialect, action)
+    except ReadFailed as error:
         return Refused(
-            reason=f"whether a force-merge of {action.index} runs already could not be read: {running.reason}"
+            reason=f"whether a force-merge of {action.index} runs already could not be read: {error}"
         )
     if running is not None:
         return replace(running, output=f"runs already: {running.output}")
@@ -57,8 +60,10 @@ def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerg
         return Done(output=f"index {action.index} is gone")
     if outcome.nothing_done:
         return Refused(reason=outcome.reason)
-    begun = _running(client, dialect, action)
-    return begun if isinstance(begun, Done) else InDoubt(reason=outcome.reason)
+    with suppress(ReadFailed):
+        if (begun := _running(client, dialect, action)) is not None:
+            return begun
+    return InDoubt(reason=outcome.reason)
 
 
 def _begun(client: ElasticsearchClient, action: ForceMerge, body: Any) -> ActionResult:
@@ -86,13 +91,11 @@ def _begun(client: ElasticsearchClient, action: ForceMerge, body: Any) -> Action
             return asked
 
 
-def _running(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> Done | Unknown | None:
+def _running(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> Done | None:
     """Done with the task's id if a merge of the index runs; None if none does or there is no task list."""
     if not dialect.task_list:
         return None
     running = merges_of(client, dialect, {action.index_uuid: action.index})
-    if isinstance(running, Unknown):
-        return running
     tasks = [merge.task for merge in running[action.index_uuid]]
     return Done(output=", ".join(f"task {task}" for task in tasks)) if tasks else None
 

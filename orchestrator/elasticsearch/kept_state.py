@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.model.observation import ClusterView, RunningSnapshot, SettingsView
-from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
+from orchestrator.model.reading import Instant, Reading, Seconds
 
 APPLIED_SECONDS: Final[Seconds] = 120.0
 """A member applies a state within this time or is removed, which is another state: the master waits 30 s
@@ -31,9 +31,9 @@ class KeptState:
     since: Instant  # when it was first read
     cluster: ClusterView
     snapshots: Reading[tuple[RunningSnapshot, ...]]  # in progress; `NOT_READ` if that part was not asked for
-    # certainly those of this state; `NOT_READ` until then. Since 9.0 the node that is asked answers with its
+    # certainly those of this state; None until then. Since 9.0 the node that is asked answers with its
     # own state, which may be older than the master's.
-    settings: Reading[SettingsView] = NOT_READ
+    settings: SettingsView | None = None
 
     def is_still(self, answer: Any, own: int) -> bool:
         """Whether an answer shows the same state. One that lacks the id or the master shows nothing.

@@ -30,7 +30,17 @@ from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, NEWEST, Dialect
 from orchestrator.elasticsearch.faults import Answer, Fault
-from orchestrator.elasticsearch.fields import Malformed, given, items, mapping, reading, text, within
+from orchestrator.elasticsearch.fields import (
+    Malformed,
+    ReadFailed,
+    answer_of,
+    given,
+    items,
+    mapping,
+    reading,
+    text,
+    within,
+)
 from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.lease_record import decode, encode
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
@@ -126,7 +136,7 @@ class ElasticsearchLease:
         unproven = self._unproven
         if unproven is not None and isinstance(checked := self._checked(unproven), InDoubt):
             return Unknown(reason=checked.reason)
-        kept = self._all()
+        kept = reading(self._all)
         if isinstance(kept, Unknown):
             return kept
         if self._unproven is not None:
@@ -138,7 +148,7 @@ class ElasticsearchLease:
 
     def create(self, record: LeaseRecord) -> ActionResult:
         """Create this epoch; `Refused` if another run was first, or at the same time in another form."""
-        kept = self._all()
+        kept = reading(self._all)
         if isinstance(kept, Unknown):
             return Refused(reason=kept.reason)
         epoch = max((each.epoch for each in kept), default=0)
@@ -155,7 +165,7 @@ class ElasticsearchLease:
 
     def write(self, record: LeaseRecord) -> ActionResult:
         """Replace the record of our own epoch in its form; `Refused` if another run now holds the lease."""
-        kept = self._all()
+        kept = reading(self._all)
         if isinstance(kept, Unknown):
             return Refused(reason=kept.reason)
         ours = next((each for each in kept if each.is_of(record)), None)
@@ -170,7 +180,7 @@ class ElasticsearchLease:
 
     def remove(self, epoch: int) -> ActionResult:
         """Remove every record up to this epoch, the highest last. Missing records count as removed."""
-        kept = self._all()
+        kept = reading(self._all)
         if isinstance(kept, Unknown):
             return Refused(reason=kept.reason)
         for each in sorted(kept, key=lambda each: each.epoch):
@@ -200,15 +210,15 @@ class ElasticsearchLease:
         `Refused` if another run created that epoch or a higher one; then ours is removed. The names of the
         templates suffice: a cluster state before 7.8 does not list the aliases of a legacy template.
         """
-        kept = self._all()
-        if isinstance(kept, Unknown):
-            return InDoubt(reason=kept.reason)
-        outcome = self._client.read(calls.leases_at_once(self._spoken(), self._client.limits, PREFIX))
-        if isinstance(outcome, Fault):
-            return InDoubt(reason=f"the lease was created and could not be read: {outcome.reason}")
-        named = reading("lease", lambda: frozenset(_named(outcome.body)))
-        if isinstance(named, Unknown):
-            return InDoubt(reason=named.reason)
+        try:
+            kept = self._all()
+            outcome = self._client.read(calls.leases_at_once(self._spoken(), self._client.limits, PREFIX))
+            if isinstance(outcome, Fault):
+                return InDoubt(reason=f"the lease was created and could not be read: {outcome.reason}")
+            with answer_of("lease"):
+                named = frozenset(_named(outcome.body))
+        except ReadFailed as error:
+            return InDoubt(reason=str(error))
         own = [each for each in kept if each.is_of(ours)]
         places = {(each.epoch, each.form) for each in own}
         rivals = {place for place in named if place[0] >= ours.epoch} - places
@@ -221,24 +231,23 @@ class ElasticsearchLease:
         self._unproven = None
         return Done()
 
-    def _all(self) -> Reading[list[_Kept]]:
-        """All records of every form."""
+    def _all(self) -> list[_Kept]:
+        """All records of every form.
+
+        Raises:
+            ReadFailed: one of the forms was not read.
+        """
         dialect = self._client.dialect_to_write()
         if isinstance(dialect, Fault):
-            return dialect.unknown()
+            raise ReadFailed(dialect.unknown())
         kept: list[_Kept] = []
         for form in dialect.lease_forms:
-            found = self._in_form(form, dialect)
-            if isinstance(found, Unknown):
-                return found
-            kept += found
+            outcome = self._client.read(calls.leases(dialect, form, PREFIX, UPDATE_SECONDS))
+            if isinstance(outcome, Fault):
+                raise ReadFailed(outcome.unknown("the lease in the cluster could not be read"))
+            with answer_of("lease"):
+                kept += _records(outcome, form)
         return kept
-
-    def _in_form(self, form: str, dialect: Dialect) -> Reading[list[_Kept]]:
-        outcome = self._client.read(calls.leases(dialect, form, PREFIX, UPDATE_SECONDS))
-        if isinstance(outcome, Fault):
-            return outcome.unknown("the lease in the cluster could not be read")
-        return reading("lease", lambda: list(_records(outcome, form)))
 
     def _put(self, record: LeaseRecord, form: str, *, create: str) -> ActionResult:
         body = lease_body(record, self._spoken(), form)

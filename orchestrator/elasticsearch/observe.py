@@ -18,14 +18,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import Any
+from contextlib import suppress
+from dataclasses import fields, replace
+from typing import Any, Final
 
 from orchestrator.elasticsearch import before_one, calls
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import STATE, Dialect, VotingExclusions, parse_version
 from orchestrator.elasticsearch.faults import Fault
-from orchestrator.elasticsearch.fields import reading
+from orchestrator.elasticsearch.fields import ReadFailed, answer_of, known, reading
 from orchestrator.elasticsearch.file_values import file_values, with_smallest_quorum
 from orchestrator.elasticsearch.kept_state import APPLIED_SECONDS, KeptState
 from orchestrator.elasticsearch.naming import name_of
@@ -48,7 +49,6 @@ from orchestrator.elasticsearch.recovery_rates import (
     rate_of,
     with_largest_rate,
 )
-from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.elasticsearch.upgrade import read_upgrade, with_modes
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import (
@@ -94,55 +94,40 @@ class Observer:
         """
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
-            unknown = dialect.unknown()
             return ClusterReadings(
-                cluster=unknown if Look.CLUSTER in look else NOT_READ,
-                settings=unknown if Look.SETTINGS in look else NOT_READ,
-                health=unknown if Look.HEALTH in look else NOT_READ,
-                recoveries=unknown if Look.RECOVERIES in look else NOT_READ,
-                finished=unknown if Look.FINISHED in look else NOT_READ,
-                activity=unknown if Look.ACTIVITY in look else NOT_READ,
-                disks=unknown if Look.DISKS in look else NOT_READ,
-                upgrade=unknown if Look.UPGRADE in look else NOT_READ,
+                **{part: dialect.unknown() for part in _PARTS if Look[part.upper()] in look}
             )
-        found = ClusterReadings()
+        found: dict[str, Any] = {}
         snapshots: Reading[tuple[RunningSnapshot, ...]] = NOT_READ
         beside = Look.CLUSTER in look and dialect.snapshot_call == STATE
         if Look.HEALTH in look:  # first: it waits for the master's queue, so the later reads are not older
-            found = replace(found, health=self._health(dialect))
+            found["health"] = reading(self._health, dialect)
         if Look.CLUSTER in look:
-            cluster, snapshots = self._cluster(dialect, with_snapshots=beside and Look.ACTIVITY in look)
-            found = replace(found, cluster=cluster)
+            both = reading(self._cluster, dialect, with_snapshots=beside and Look.ACTIVITY in look)
+            found["cluster"], snapshots = (both, both) if isinstance(both, Unknown) else both
         if Look.SETTINGS in look:
-            settings = self._settings_beside(dialect) if Look.CLUSTER in look else self._settings(dialect)
-            if Look.MODES in look and not isinstance(settings, Unknown):
-                settings = with_modes(self._client, dialect, settings)
-            found = replace(found, settings=settings)
+            found["settings"] = reading(self._settings_for, look, dialect)
         if Look.RECOVERIES in look:
-            found = self._with_recoveries(found, dialect, restarted, finished=Look.FINISHED in look)
+            finished = Look.FINISHED in look
+            read = reading(self._recoveries, dialect, restarted if finished else ())
+            running = read if isinstance(read, Unknown) else tuple(each for each in read if not each.done)
+            done = read if isinstance(read, Unknown) else tuple(each for each in read if each.done)
+            found |= {"recoveries": running} | ({"finished": done} if finished else {})
         if Look.ACTIVITY in look:
             if not beside:
-                snapshots = self._snapshots(dialect)
-            found = replace(found, activity=self._activity(snapshots, found.cluster, dialect))
+                snapshots = reading(self._snapshots, dialect)
+            found["activity"] = reading(self._activity, snapshots, found.get("cluster", NOT_READ), dialect)
         if Look.DISKS in look:
-            settings = found.settings if Look.SETTINGS in look else self._settings(dialect)
-            found = replace(found, disks=self._disks(settings, dialect, stored=Look.STORED in look))
+            settings = found["settings"] if Look.SETTINGS in look else reading(self._settings, dialect)
+            found["disks"] = reading(self._disks, settings, dialect, stored=Look.STORED in look)
         if Look.UPGRADE in look:
-            found = replace(found, upgrade=read_upgrade(self._client, dialect))
-        return found
+            found["upgrade"] = reading(read_upgrade, self._client, dialect)
+        return ClusterReadings(**found)
 
-    def _body(self, request: HttpRequest) -> tuple[Any] | Unknown:
-        """The body of an answer, in a tuple so that no body can be mistaken for a failure."""
-        outcome = self._client.read(request)
-        return outcome.unknown() if isinstance(outcome, Fault) else (outcome.body,)
-
-    def _health(self, dialect: Dialect) -> Reading[HealthView]:
+    def _health(self, dialect: Dialect) -> HealthView:
         priority = self._patience.priority
-        read = self._body(calls.health(dialect, priority=priority))
-        waited = None if dialect.queue_times else calls.LANGUID_SECONDS
-        health = read if isinstance(read, Unknown) else parse_health(read[0], waited=waited)
-        if isinstance(health, Unknown):
-            return health
+        body = self._client.body(calls.health(dialect, priority=priority))
+        health = parse_health(body, waited=None if dialect.queue_times else calls.LANGUID_SECONDS)
         self._patience.answered(settled=health.settled)
         return replace(health, waited_for=priority)
 
@@ -153,24 +138,27 @@ class Observer:
         if kept is not None:
             beside = with_snapshots and kept.snapshots is NOT_READ
             own = self._client.own_updates.since(kept.reading)
-            read = self._body(calls.state_uuid(dialect, self._client.limits, with_snapshots=beside))
-            if not isinstance(read, Unknown) and kept.is_still(read[0], own):
-                self._kept = replace(kept, snapshots=parse_snapshots(read[0])) if beside else kept
-                return self._kept.cluster, self._kept.snapshots
+            with suppress(ReadFailed):  # then the whole state is read
+                body = self._client.body(
+                    calls.state_uuid(dialect, self._client.limits, with_snapshots=beside)
+                )
+                if kept.is_still(body, own):
+                    if beside:
+                        kept = replace(kept, snapshots=reading(parse_snapshots, body))
+                    self._kept = kept
+                    return kept.cluster, kept.snapshots
         return self._whole_cluster(dialect, with_snapshots=with_snapshots)
 
     def _whole_cluster(
         self, dialect: Dialect, *, with_snapshots: bool
     ) -> tuple[Reading[ClusterView], Reading[tuple[RunningSnapshot, ...]]]:
-        read = self._body(calls.state(dialect, self._client.limits, with_snapshots=with_snapshots))
-        if isinstance(read, Unknown):
-            return read, read
-        body, number = read[0], self._client.own_updates.was_read()
+        body = self._client.body(calls.state(dialect, self._client.limits, with_snapshots=with_snapshots))
+        number = self._client.own_updates.was_read()
         server = self._client.server()
         if isinstance(server, Fault):
-            return server.unknown(), server.unknown()
+            raise ReadFailed(server.unknown())
         complete = self._meet(body, dialect)
-        view = parse_cluster(body, self._lives, distribution=server.distribution, dialect=dialect)
+        view = reading(parse_cluster, body, self._lives, distribution=server.distribution, dialect=dialect)
         if not isinstance(view, Unknown):
             self._uuids = {index.name: index.uuid for index in view.indices}
             self._names = {node.node_id: node.name for node in view.nodes}
@@ -184,7 +172,7 @@ class Observer:
             spoken = self._client.dialect()
             if isinstance(spoken, Fault):  # a node of another version has joined
                 view = spoken.unknown()
-        snapshots = parse_snapshots(body) if with_snapshots else NOT_READ
+        snapshots = reading(parse_snapshots, body) if with_snapshots else NOT_READ
         match body:
             case {"state_uuid": str(uuid), "master_node": str(elected)} if complete:
                 if not isinstance(view, Unknown):
@@ -208,12 +196,11 @@ class Observer:
         new = unfamiliar(state, self._lives)
         if not new:
             return True
-        read = self._body(calls.lives(new, dialect))
-        if isinstance(read, Unknown):
+        try:
+            body = self._client.body(calls.lives(new, dialect))
+            lives = parse_lives(body, roles_listed=dialect.roles_in_nodes)
+        except ReadFailed:
             return False  # the parser of the state reports its missing facts
-        lives = reading("nodes", lambda: parse_lives(read[0], roles_listed=dialect.roles_in_nodes))
-        if isinstance(lives, Unknown):
-            return False
         members: dict[NodeName, Member] = {}
         names: dict[str, NodeName] = {}
         for node_id, life in lives.items():
@@ -242,15 +229,18 @@ class Observer:
                 wanted[node_id] = ephemeral
         if not wanted:
             return
-        read = self._body(calls.memory(tuple(wanted)))
-        found = read if isinstance(read, Unknown) else reading("memory", lambda: parse_memory(read[0]))
-        if not isinstance(found, Unknown):
+        with suppress(ReadFailed):
+            found = parse_memory(self._client.body(calls.memory(tuple(wanted))))
             self._memory |= {wanted[node_id]: size for node_id, size in found.items() if node_id in wanted}
 
-    def _settings_beside(self, dialect: Dialect) -> Reading[SettingsView]:
+    def _settings_for(self, look: Collection[Look], dialect: Dialect) -> SettingsView:
+        settings = self._settings_beside(dialect) if Look.CLUSTER in look else self._settings(dialect)
+        return with_modes(self._client, dialect, settings) if Look.MODES in look else settings
+
+    def _settings_beside(self, dialect: Dialect) -> SettingsView:
         """The settings, just after the state was read or found to be the same."""
         kept = self._kept
-        if kept is not None and not isinstance(kept.settings, Unknown):
+        if kept is not None and kept.settings is not None:
             return kept.settings
         asked_at = self._client.clock.now()
         settings = self._settings(dialect)
@@ -258,20 +248,15 @@ class Observer:
             self._kept = replace(kept, settings=settings)
         return settings
 
-    def _settings(self, dialect: Dialect) -> Reading[SettingsView]:
-        read = self._body(calls.settings(dialect, self._client.limits))
-        settings = (
-            read
-            if isinstance(read, Unknown)
-            else parse_settings(read[0], old_files=None if dialect.null_resets else self._old_files())
-        )
-        if not isinstance(settings, Unknown):
-            settings = replace(settings, allocation_flags=not dialect.allocation_enable)
-        if not isinstance(settings, Unknown) and dialect.voting is VotingExclusions.NONE:
+    def _settings(self, dialect: Dialect) -> SettingsView:
+        body = self._client.body(calls.settings(dialect, self._client.limits))
+        settings = parse_settings(body, old_files=None if dialect.null_resets else self._old_files())
+        settings = replace(settings, allocation_flags=not dialect.allocation_enable)
+        if dialect.voting is VotingExclusions.NONE:
             lives = [life for key in self._present if (life := self._lives.get(key)) is not None]
             nodes = [(each.server.version, each.settings) for each in lives]
             settings = with_smallest_quorum(settings, nodes)
-        if isinstance(settings, Unknown) or not self._present:
+        if not self._present:
             return settings
         return with_largest_rate(settings, [self._rate(ephemeral) for ephemeral in self._present])
 
@@ -288,69 +273,43 @@ class Observer:
         version = parse_version(life.server.version)
         return rate_of(life.roles, life.rate, self._memory.get(ephemeral), version=version)
 
-    def _with_recoveries(
-        self, found: ClusterReadings, dialect: Dialect, restarted: Collection[NodeName], *, finished: bool
-    ) -> ClusterReadings:
-        read = self._recoveries(dialect, restarted if finished else ())
-        if isinstance(read, Unknown):
-            return replace(found, recoveries=read, finished=read if finished else NOT_READ)
-        done = tuple(recovery for recovery in read if recovery.done)
-        running = tuple(recovery for recovery in read if not recovery.done)
-        return replace(found, recoveries=running, finished=done if finished else NOT_READ)
-
-    def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> Reading[tuple[Recovery, ...]]:
-        read = self._body(calls.recoveries(dialect, active_only=not restarted))
-        if isinstance(read, Unknown):
-            return read
-        body = read[0]
+    def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> tuple[Recovery, ...]:
+        body = self._client.body(calls.recoveries(dialect, active_only=not restarted))
         if dialect.recovery_call == "_status":
-            body = reading("recoveries", lambda: before_one.recoveries(read[0], self._names))
-            if isinstance(body, Unknown):
-                return body
-        names = recovering_indices(body)
-        if isinstance(names, Unknown):
-            return names
-        if new := [name for name in names if name not in self._uuids]:
-            asked = self._body(calls.index_uuids(dialect, self._client.limits, new))
-            uuids = asked if isinstance(asked, Unknown) else parse_index_uuids(asked[0])
-            if isinstance(uuids, Unknown):
-                return uuids
-            self._uuids |= uuids
+            with answer_of("recoveries"):
+                body = before_one.recoveries(body, self._names)
+        if new := [name for name in recovering_indices(body) if name not in self._uuids]:
+            request = calls.index_uuids(dialect, self._client.limits, new)
+            self._uuids |= parse_index_uuids(self._client.body(request))
         return parse_recoveries(body, uuids=self._uuids, finished_on=restarted)
 
-    def _snapshots(self, dialect: Dialect) -> Reading[tuple[RunningSnapshot, ...]]:
-        read = self._body(calls.snapshots(dialect, self._client.limits))
-        return read if isinstance(read, Unknown) else parse_snapshots(read[0])
+    def _snapshots(self, dialect: Dialect) -> tuple[RunningSnapshot, ...]:
+        return parse_snapshots(self._client.body(calls.snapshots(dialect, self._client.limits)))
 
     def _activity(
         self, snapshots: Reading[tuple[RunningSnapshot, ...]], cluster: Reading[ClusterView], dialect: Dialect
-    ) -> Reading[Activity]:
-        if isinstance(snapshots, Unknown):
-            return snapshots
-        snapshots = tuple(
-            replace(one, nodes=tuple(self._names.get(node, node) for node in one.nodes)) for one in snapshots
+    ) -> Activity:
+        running = tuple(
+            replace(one, nodes=tuple(self._names.get(node, node) for node in one.nodes))
+            for one in known(snapshots)
         )
-        read = self._body(calls.tasks() if dialect.task_list else calls.merge_pools())
-        if isinstance(read, Unknown):
-            return read
+        body = self._client.body(calls.tasks() if dialect.task_list else calls.merge_pools())
         if not dialect.task_list:
-            return parse_merge_pools(read[0], snapshots=snapshots)
+            return parse_merge_pools(body, snapshots=running)
         members = {} if isinstance(cluster, Unknown) else {node.node_id: node.name for node in cluster.nodes}
-        return parse_tasks(read[0], snapshots=snapshots, members=members)
+        return parse_tasks(body, snapshots=running, members=members)
 
     def _disks(
         self, settings: Reading[SettingsView], dialect: Dialect, *, stored: bool
-    ) -> Reading[Mapping[NodeName, Disk]]:
-        if isinstance(settings, Unknown):
-            return settings
-        read = self._body(calls.disks(dialect))
-        if isinstance(read, Unknown):
-            return read
-        disks = parse_disks(read[0], settings, roles_listed=dialect.roles_in_nodes)
-        if not stored or isinstance(disks, Unknown):
-            return disks
-        answer = self._body(calls.stored())
-        held = answer if isinstance(answer, Unknown) else parse_stored(answer[0])
-        if isinstance(held, Unknown):
-            return disks  # what a node holds only makes predictions better
+    ) -> Mapping[NodeName, Disk]:
+        watermarks = known(settings)
+        body = self._client.body(calls.disks(dialect))
+        disks = parse_disks(body, watermarks, roles_listed=dialect.roles_in_nodes)
+        held: Mapping[NodeName, int] = {}
+        if stored:
+            with suppress(ReadFailed):  # what a node holds only makes predictions better
+                held = parse_stored(self._client.body(calls.stored()))
         return {name: replace(disk, stored_bytes=held.get(name)) for name, disk in disks.items()}
+
+
+_PARTS: Final = tuple(part.name for part in fields(ClusterReadings))

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from orchestrator.elasticsearch.fields import (
     Malformed,
+    answer_of,
     count,
     given,
     items,
     mapping,
     number,
-    reading,
     text,
     truth,
     within,
@@ -27,7 +27,7 @@ from orchestrator.model.observation import (
     SettingsView,
     SettingValue,
 )
-from orchestrator.model.reading import Reading, Seconds
+from orchestrator.model.reading import Seconds
 
 RECOVERY_FIELDS: Final = tuple(
     f"*.shards.{name}"
@@ -67,7 +67,8 @@ TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (_MERGE, *_REINDEXES))
 """The actions requested from `_tasks`; each has parts such as `[n]` on the nodes that do its work."""
 
 
-def parse_settings(body: Any, *, old_files: Mapping[str, str] | None = None) -> Reading[SettingsView]:
+@answer_of("cluster settings")
+def parse_settings(body: Any, *, old_files: Mapping[str, str] | None = None) -> SettingsView:
     """`_cluster/settings?flat_settings&include_defaults`; every level must be present, even if empty.
 
     Args:
@@ -75,27 +76,20 @@ def parse_settings(body: Any, *, old_files: Mapping[str, str] | None = None) -> 
         old_files: before 5.0, which lists no defaults and cannot make a setting absent: the values of absent
             settings.
     """
-
-    def parse() -> SettingsView:
-        if old_files is not None:
-            old = [_flat(within(body, level), level) for level in ("persistent", "transient")]
-            return SettingsView(persistent=old[0], transient=old[1], files=dict(old_files), resets=False)
-        levels = [_flat(within(body, level), level) for level in ("persistent", "transient", "defaults")]
-        if not levels[2]:
-            raise Malformed("no default is listed")
-        return SettingsView(persistent=levels[0], transient=levels[1], files=levels[2])
-
-    return reading("cluster settings", parse)
+    if old_files is not None:
+        old = [_flat(within(body, level), level) for level in ("persistent", "transient")]
+        return SettingsView(persistent=old[0], transient=old[1], files=dict(old_files), resets=False)
+    levels = [_flat(within(body, level), level) for level in ("persistent", "transient", "defaults")]
+    if not levels[2]:
+        raise Malformed("no default is listed")
+    return SettingsView(persistent=levels[0], transient=levels[1], files=levels[2])
 
 
-def parse_archived(body: Any) -> Reading[tuple[str, ...]]:
+@answer_of("cluster settings")
+def parse_archived(body: Any) -> tuple[str, ...]:
     """Names of archived settings, from `_cluster/settings?flat_settings` without defaults."""
-
-    def parse() -> tuple[str, ...]:
-        levels = [_flat(within(body, level), level) for level in ("persistent", "transient")]
-        return SettingsView(persistent=levels[0], transient=levels[1]).archived
-
-    return reading("cluster settings", parse)
+    levels = [_flat(within(body, level), level) for level in ("persistent", "transient")]
+    return SettingsView(persistent=levels[0], transient=levels[1]).archived
 
 
 def _flat(value: Any, where: str) -> dict[str, SettingValue]:
@@ -114,7 +108,8 @@ def _setting(value: Any, where: str) -> SettingValue:
     return value
 
 
-def parse_health(body: Any, *, waited: Seconds | None = None) -> Reading[HealthView]:
+@answer_of("cluster health")
+def parse_health(body: Any, *, waited: Seconds | None = None) -> HealthView:
     """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0.
 
     Args:
@@ -122,31 +117,28 @@ def parse_health(body: Any, *, waited: Seconds | None = None) -> Reading[HealthV
         waited: before 2.0, which lists no age of tasks: how long health waited for an empty queue.
     """
 
-    def parse() -> HealthView:
-        def number(name: str) -> int:
-            return count(within(body, name), name)
+    def number(name: str) -> int:
+        return count(within(body, name), name)
 
-        status = text(within(body, "status"), "status")
-        if status not in {health.value for health in Health}:
-            raise Malformed(f"status is {status!r}")
-        settled = not truth(within(body, "timed_out"), "timed_out")
-        if waited is None:
-            oldest = number("task_max_waiting_in_queue_millis") / 1000
-        else:
-            oldest = 0.0 if settled else waited
-        return HealthView(
-            status=Health(status),
-            settled=settled,
-            nodes=number("number_of_nodes"),
-            active_shards=number("active_shards"),
-            initializing_shards=number("initializing_shards"),
-            relocating_shards=number("relocating_shards"),
-            unassigned_shards=number("unassigned_shards"),
-            pending_tasks=number("number_of_pending_tasks") if waited is None else _pending(body, settled),
-            oldest_task=oldest,
-        )
-
-    return reading("cluster health", parse)
+    status = text(within(body, "status"), "status")
+    if status not in {health.value for health in Health}:
+        raise Malformed(f"status is {status!r}")
+    settled = not truth(within(body, "timed_out"), "timed_out")
+    if waited is None:
+        oldest = number("task_max_waiting_in_queue_millis") / 1000
+    else:
+        oldest = 0.0 if settled else waited
+    return HealthView(
+        status=Health(status),
+        settled=settled,
+        nodes=number("number_of_nodes"),
+        active_shards=number("active_shards"),
+        initializing_shards=number("initializing_shards"),
+        relocating_shards=number("relocating_shards"),
+        unassigned_shards=number("unassigned_shards"),
+        pending_tasks=number("number_of_pending_tasks") if waited is None else _pending(body, settled),
+        oldest_task=oldest,
+    )
 
 
 def _pending(body: Any, settled: bool) -> int:  # noqa: FBT001  (a fact)
@@ -154,14 +146,16 @@ def _pending(body: Any, settled: bool) -> int:  # noqa: FBT001  (a fact)
     return count(given(within(body, "number_of_pending_tasks"), int(not settled)), "number_of_pending_tasks")
 
 
-def recovering_indices(body: Any) -> Reading[tuple[str, ...]]:
+@answer_of("recoveries")
+def recovering_indices(body: Any) -> tuple[str, ...]:
     """Names of the indices in a `_recovery` answer."""
-    return reading("recoveries", lambda: tuple(mapping(body, "the answer")))
+    return tuple(mapping(body, "the answer"))
 
 
+@answer_of("recoveries")
 def parse_recoveries(
     body: Any, *, uuids: Mapping[str, str], finished_on: Collection[NodeName]
-) -> Reading[tuple[Recovery, ...]]:
+) -> tuple[Recovery, ...]:
     """`_recovery`: recoveries in progress, and finished ones on some nodes.
 
     Args:
@@ -171,16 +165,12 @@ def parse_recoveries(
         finished_on: nodes whose finished recoveries are needed. A node lists only recoveries since its last
             start.
     """
-
-    def parse() -> tuple[Recovery, ...]:
-        found: list[Recovery] = []
-        for index, value in mapping(body, "the answer").items():
-            shards = items(given(within(value, "shards"), []), f"{index}.shards")
-            if index in uuids:
-                found += [_recovery(index, uuids[index], shard) for shard in shards]
-        return tuple(each for each in found if not each.done or each.target in finished_on)
-
-    return reading("recoveries", parse)
+    found: list[Recovery] = []
+    for index, value in mapping(body, "the answer").items():
+        shards = items(given(within(value, "shards"), []), f"{index}.shards")
+        if index in uuids:
+            found += [_recovery(index, uuids[index], shard) for shard in shards]
+    return tuple(each for each in found if not each.done or each.target in finished_on)
 
 
 def _recovery(index: str, uuid: str, value: Any) -> Recovery:
@@ -214,19 +204,16 @@ def _size_before_1_5(value: Any) -> Any:
     return {"total_in_bytes": total, "reused_in_bytes": reused, "recovered_in_bytes": copied}
 
 
-def parse_snapshots(body: Any) -> Reading[tuple[RunningSnapshot, ...]]:
+@answer_of("snapshots")
+def parse_snapshots(body: Any) -> tuple[RunningSnapshot, ...]:
     """Snapshots in progress, from their record in the cluster state; their nodes are ids.
 
     The record is absent until the first snapshot; the cluster's name shows that the answer is valid. What
     versions may lack, such as the begin, is only for people.
     """
-
-    def parse() -> tuple[RunningSnapshot, ...]:
-        text(within(body, "cluster_name"), "cluster_name")
-        listed = items(given(within(body, "snapshots", "snapshots"), []), "snapshots")
-        return tuple(map(_running_snapshot, listed))
-
-    return reading("snapshots", parse)
+    text(within(body, "cluster_name"), "cluster_name")
+    listed = items(given(within(body, "snapshots", "snapshots"), []), "snapshots")
+    return tuple(map(_running_snapshot, listed))
 
 
 def _running_snapshot(each: Any) -> RunningSnapshot:
@@ -260,42 +247,40 @@ def listed_snapshots(body: Any) -> Any:
     return {"cluster_name": "(not listed)", "snapshots": {"snapshots": listed}}
 
 
-def parse_merge_pools(body: Any, *, snapshots: tuple[RunningSnapshot, ...]) -> Reading[Activity]:
+@answer_of("force-merges")
+def parse_merge_pools(body: Any, *, snapshots: tuple[RunningSnapshot, ...]) -> Activity:
     """Before 2.3: force-merges by the thread pools of nodes. There are no reindexes yet.
 
     A node without a proper pool in the answer is unread.
     """
-
-    def parse() -> Activity:
-        merges: set[NodeName] = set()
-        unread: set[NodeName] = set()
-        for node_id, node in mapping(within(body, "nodes"), "nodes").items():
-            name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
-            where = f"nodes.{node_id}: the pool of force-merges"
-            try:
-                pools = mapping(within(node, "thread_pool"), f"nodes.{node_id}.thread_pool")
-                pool = next((pools[name] for name in MERGE_POOLS if name in pools), None)
-                busy = count(within(pool, "active"), where) + count(within(pool, "queue"), where)
-            except Malformed:
-                unread.add(name)
-                continue
-            if busy:
-                merges.add(name)
-        if not mapping(within(body, "nodes"), "nodes"):
-            raise Malformed("no node is listed")
-        return Activity(
-            snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset(), unread=frozenset(unread)
-        )
-
-    return reading("force-merges", parse)
+    merges: set[NodeName] = set()
+    unread: set[NodeName] = set()
+    for node_id, node in mapping(within(body, "nodes"), "nodes").items():
+        name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
+        where = f"nodes.{node_id}: the pool of force-merges"
+        try:
+            pools = mapping(within(node, "thread_pool"), f"nodes.{node_id}.thread_pool")
+            pool = next((pools[name] for name in MERGE_POOLS if name in pools), None)
+            busy = count(within(pool, "active"), where) + count(within(pool, "queue"), where)
+        except Malformed:
+            unread.add(name)
+            continue
+        if busy:
+            merges.add(name)
+    if not mapping(within(body, "nodes"), "nodes"):
+        raise Malformed("no node is listed")
+    return Activity(
+        snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset(), unread=frozenset(unread)
+    )
 
 
+@answer_of("tasks")
 def parse_tasks(
     body: Any,
     *,
     snapshots: tuple[RunningSnapshot, ...],
     members: Mapping[str, NodeName] = MappingProxyType({}),
-) -> Reading[Activity]:
+) -> Activity:
     """`_tasks`, together with the snapshots from a separate reading.
 
     A member that did not answer is listed as unread; one node in a long garbage collection does not affect
@@ -306,28 +291,24 @@ def parse_tasks(
         snapshots: snapshots in progress.
         members: names by node id.
     """
-
-    def parse() -> Activity:
-        unread: set[NodeName] = set()
-        for part in ("node_failures", "task_failures"):
-            failures = items(given(within(body, part), []), part)
-            ids = [str(within(failure, "node_id")) for failure in failures]
-            if part == "node_failures" and all(each in members for each in ids):
-                unread = {members[each] for each in ids}
-            elif failures:
-                raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
-        merges: set[NodeName] = set()
-        reindexes: set[NodeName] = set()
-        for node_id, node in mapping(within(body, "nodes"), "nodes").items():
-            name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
-            for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
-                action = text(within(task, "action"), f"{task_id}.action")
-                (merges if action.startswith(_MERGE) else reindexes).add(name)
-        return Activity(
-            snapshots=snapshots,
-            merges=frozenset(merges),
-            reindexes=frozenset(reindexes),
-            unread=frozenset(unread),
-        )
-
-    return reading("tasks", parse)
+    unread: set[NodeName] = set()
+    for part in ("node_failures", "task_failures"):
+        failures = items(given(within(body, part), []), part)
+        ids = [str(within(failure, "node_id")) for failure in failures]
+        if part == "node_failures" and all(each in members for each in ids):
+            unread = {members[each] for each in ids}
+        elif failures:
+            raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
+    merges: set[NodeName] = set()
+    reindexes: set[NodeName] = set()
+    for node_id, node in mapping(within(body, "nodes"), "nodes").items():
+        name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
+        for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
+            action = text(within(task, "action"), f"{task_id}.action")
+            (merges if action.startswith(_MERGE) else reindexes).add(name)
+    return Activity(
+        snapshots=snapshots,
+        merges=frozenset(merges),
+        reindexes=frozenset(reindexes),
+        unread=frozenset(unread),
+    )

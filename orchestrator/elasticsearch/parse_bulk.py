@@ -15,19 +15,18 @@ from typing import Any, Final
 
 from orchestrator.elasticsearch.fields import (
     Malformed,
+    answer_of,
     count,
     given,
     items,
     mapping,
     number,
-    reading,
     text,
     truth,
     within,
 )
 from orchestrator.model.cluster import CopyState, NodeName, ShardId
 from orchestrator.model.merging import BulkIndex, CopySegments, Writes
-from orchestrator.model.reading import Reading
 
 BULK_STATE_FIELDS: Final = (
     "cluster_name",
@@ -84,16 +83,13 @@ class BulkState:
     translog_durability: str | None
 
 
-def parse_bulk_state(body: Any) -> Reading[Mapping[str, BulkState]]:
+@answer_of("indices to merge")
+def parse_bulk_state(body: Any) -> Mapping[str, BulkState]:
     """Indices by uuid, from a cluster state of some indices; deleted ones are left out."""
-
-    def parse() -> dict[str, BulkState]:
-        text(within(body, "cluster_name"), "cluster_name")  # the answer is valid, though it may list no index
-        listed = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
-        states = [_state(name, listed[name], body) for name in listed]
-        return {state.uuid: state for state in states}
-
-    return reading("indices to merge", parse)
+    text(within(body, "cluster_name"), "cluster_name")  # the answer is valid, though it may list no index
+    listed = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
+    states = [_state(name, listed[name], body) for name in listed]
+    return {state.uuid: state for state in states}
 
 
 def _state(name: str, value: Any, body: Any) -> BulkState:
@@ -141,7 +137,7 @@ def _placed(name: str, uuid: str, body: Any) -> Iterator[PlacedCopy]:
 
 def parse_bulk_index(
     state: BulkState, *, segments: Any, writes: Any, sequence_numbers: bool, merge_committed: bool = True
-) -> Reading[BulkIndex]:
+) -> BulkIndex:
     """One open index, from its state and the readings of its copies. A missing copy makes it unknown.
 
     Args:
@@ -151,8 +147,7 @@ def parse_bulk_index(
         sequence_numbers: whether the version has sequence numbers.
         merge_committed: whether a flush keeps every merge; otherwise committed segments count too.
     """
-
-    def parse() -> BulkIndex:
+    with answer_of(f"index {state.name}"):
         for what, answer in (("segments", segments), ("counters", writes)):
             if failed := count(within(answer, "_shards", "failed"), f"{what}: _shards.failed"):
                 said = str(given(within(answer, "_shards", "failures"), ""))[:200]
@@ -172,8 +167,6 @@ def parse_bulk_index(
             refresh_interval=state.refresh_interval,
             translog_durability=state.translog_durability,
         )
-
-    return reading(f"index {state.name}", parse)
 
 
 def _of_copy(copy: PlacedCopy, answer: Any, what: str) -> Any:

@@ -13,11 +13,11 @@ from typing import Any, Final
 from orchestrator.elasticsearch.dialect import ClusterUuid, Dialect, VotingExclusions, parse_version
 from orchestrator.elasticsearch.fields import (
     Malformed,
+    answer_of,
     given,
     items,
     mapping,
     number,
-    reading,
     text,
     within,
 )
@@ -25,7 +25,6 @@ from orchestrator.elasticsearch.parse_nodes import Life, parse_nodes
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.reading import Reading
 
 STATE_FIELDS: Final = (
     "cluster_name",
@@ -74,21 +73,21 @@ _ABSENT: Final = frozenset({"", "_absent_"})
 """The value in an exclusion for a name or an id that is unknown to the server."""
 
 
+@answer_of("cluster state")
 def parse_cluster(
     body: Any, lives: Mapping[str, Life], *, distribution: str, dialect: Dialect
-) -> Reading[ClusterView]:
-    """A `_cluster/state` answer as a model object; `Unknown` if any part of it is invalid.
+) -> ClusterView:
+    """A `_cluster/state` answer as a model object.
 
     Args:
         body: the parsed answer.
         lives: facts of nodes, by ephemeral id.
         distribution: `elasticsearch` or `opensearch`.
         dialect: dialect of its version.
+
+    Raises:
+        ReadFailed: any part of it is invalid.
     """
-    return reading("cluster state", lambda: _cluster(body, lives, distribution=distribution, dialect=dialect))
-
-
-def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect: Dialect) -> ClusterView:
     nodes = parse_nodes(
         body, lives, roles_in_state=dialect.roles_in_state, ephemeral_ids=dialect.ephemeral_ids
     )
@@ -292,15 +291,12 @@ def _place(node_id: Any, places: Mapping[str, NodeName], where: str) -> NodeName
     return found
 
 
-def parse_index_uuids(body: Any) -> Reading[dict[str, str]]:
+@answer_of("index metadata")
+def parse_index_uuids(body: Any) -> dict[str, str]:
     """Uuids by index name, from a cluster state with only metadata; empty if there are no indices."""
-
-    def parse() -> dict[str, str]:
-        text(within(body, "cluster_name"), "cluster_name")  # the answer is valid, though it may list no index
-        listed = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
-        return {
-            name: text(within(value, "settings", "index", "uuid"), f"metadata.indices.{name}: uuid")
-            for name, value in listed.items()
-        }
-
-    return reading("index metadata", parse)
+    text(within(body, "cluster_name"), "cluster_name")  # the answer is valid, though it may list no index
+    listed = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
+    return {
+        name: text(within(value, "settings", "index", "uuid"), f"metadata.indices.{name}: uuid")
+        for name, value in listed.items()
+    }

@@ -10,19 +10,18 @@ from typing import Any, Final
 
 from orchestrator.elasticsearch.fields import (
     Malformed,
+    answer_of,
     given,
     items,
     mapping,
     number,
     parse_size,
-    reading,
     text,
     within,
 )
 from orchestrator.elasticsearch.parse_nodes import attributed_roles, parse_roles
 from orchestrator.model.cluster import DATA_ROLES, NodeName, Role
 from orchestrator.model.observation import Disk, SettingsView, SettingValue
-from orchestrator.model.reading import Reading
 
 DISK_FIELDS: Final = (
     "_nodes",
@@ -87,9 +86,8 @@ def _share(value: str, where: str) -> float:
         raise Malformed(f"{where} is {value!r}") from error
 
 
-def parse_disks(
-    body: Any, settings: SettingsView, *, roles_listed: bool = True
-) -> Reading[Mapping[NodeName, Disk]]:
+@answer_of("disks")
+def parse_disks(body: Any, settings: SettingsView, *, roles_listed: bool = True) -> Mapping[NodeName, Disk]:
     """`_nodes/stats/fs`, compared with the watermarks in the settings.
 
     A node that did not answer, has no disk (2.x: `node.client`; 5.1 to 7.x: `node.local_storage: false`) or
@@ -100,44 +98,6 @@ def parse_disks(
         settings: cluster settings, with the defaults under `cluster.routing.allocation.disk.`.
         roles_listed: whether this version lists roles and counts the nodes that answered (5.0).
     """
-    return reading("disks", lambda: _disks(body, settings, roles_listed=roles_listed))
-
-
-def parse_stored(body: Any) -> Reading[Mapping[NodeName, int]]:
-    """Bytes of the copies on each node; a node that does not say it is left out."""
-    return reading("stored bytes", lambda: _stored(body))
-
-
-def _stored(body: Any) -> dict[NodeName, int]:
-    found: dict[NodeName, int] = {}
-    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
-        size = within(value, "indices", "store", "size_in_bytes")
-        if size is not None:
-            name = NodeName(text(within(value, "name"), f"nodes.{node_id}.name"))
-            with suppress(Malformed):
-                found[name] = number(size, f"nodes.{node_id}.indices.store.size_in_bytes")
-    return found
-
-
-def parse_data_paths(body: Any) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
-    """Data paths by node from `_nodes/stats/fs`; a node without paths in the answer is left out."""
-    return reading("data paths", lambda: _data_paths(body))
-
-
-def _data_paths(body: Any) -> dict[NodeName, tuple[str, ...]]:
-    found: dict[NodeName, tuple[str, ...]] = {}
-    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
-        where = f"nodes.{node_id}"
-        paths = tuple(
-            text(within(path, "path"), f"{where}.fs.data.path")
-            for path in items(given(within(value, "fs", "data"), []), f"{where}.fs.data")
-        )
-        if paths:
-            found[NodeName(text(within(value, "name"), f"{where}.name"))] = paths
-    return found
-
-
-def _disks(body: Any, settings: SettingsView, *, roles_listed: bool) -> dict[NodeName, Disk]:
     if not mapping(within(body, "nodes"), "nodes"):
         raise Malformed("no node sent its disks")
     if roles_listed and not number(within(body, "_nodes", "successful"), "_nodes.successful"):
@@ -158,6 +118,34 @@ def _disks(body: Any, settings: SettingsView, *, roles_listed: bool) -> dict[Nod
             found[name] = _disk(
                 value, f"nodes.{node_id}", low=low, high=high, enabled=enabled, roles_listed=roles_listed
             )
+    return found
+
+
+@answer_of("stored bytes")
+def parse_stored(body: Any) -> Mapping[NodeName, int]:
+    """Bytes of the copies on each node; a node that does not say it is left out."""
+    found: dict[NodeName, int] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        size = within(value, "indices", "store", "size_in_bytes")
+        if size is not None:
+            name = NodeName(text(within(value, "name"), f"nodes.{node_id}.name"))
+            with suppress(Malformed):
+                found[name] = number(size, f"nodes.{node_id}.indices.store.size_in_bytes")
+    return found
+
+
+@answer_of("data paths")
+def parse_data_paths(body: Any) -> Mapping[NodeName, tuple[str, ...]]:
+    """Data paths by node from `_nodes/stats/fs`; a node without paths in the answer is left out."""
+    found: dict[NodeName, tuple[str, ...]] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        where = f"nodes.{node_id}"
+        paths = tuple(
+            text(within(path, "path"), f"{where}.fs.data.path")
+            for path in items(given(within(value, "fs", "data"), []), f"{where}.fs.data")
+        )
+        if paths:
+            found[NodeName(text(within(value, "name"), f"{where}.name"))] = paths
     return found
 
 

@@ -14,9 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.elasticsearch.fields import Malformed, given, items, mapping, reading, text, within
+from orchestrator.elasticsearch.fields import Malformed, answer_of, given, items, mapping, text, within
 from orchestrator.elasticsearch.resolve import matches
-from orchestrator.model.reading import Reading
 
 MERGE_ACTIONS: Final = "indices:admin/forcemerge*"
 _REQUEST: Final = "indices:admin/forcemerge"
@@ -48,27 +47,24 @@ class RunningMerge:
         )
 
 
-def parse_merges(body: Any) -> Reading[tuple[RunningMerge, ...]]:
+@answer_of("force-merges")
+def parse_merges(body: Any) -> tuple[RunningMerge, ...]:
     """`_tasks?actions=*forcemerge*&detailed`. A node that did not answer makes it unknown."""
-
-    def parse() -> tuple[RunningMerge, ...]:
-        for part in ("node_failures", "task_failures"):
-            if failures := items(given(within(body, part), []), part):
-                raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
-        requests: dict[str, RunningMerge] = {}
-        parts: dict[str, RunningMerge] = {}
-        for node_id, node in mapping(within(body, "nodes"), "nodes").items():
-            for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
-                named = _named(within(task, "description"))
-                if text(within(task, "action"), f"{task_id}.action") == _REQUEST:
-                    requests[task_id] = RunningMerge(task=task_id, named=named)
-                    continue
-                parent = text(within(task, "parent_task_id"), f"{task_id}.parent_task_id")
-                parts[parent] = RunningMerge(task=parent, named=named)
-        found = parts | requests
-        return tuple(found[task] for task in sorted(found))
-
-    return reading("force-merges", parse)
+    for part in ("node_failures", "task_failures"):
+        if failures := items(given(within(body, part), []), part):
+            raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
+    requests: dict[str, RunningMerge] = {}
+    parts: dict[str, RunningMerge] = {}
+    for node_id, node in mapping(within(body, "nodes"), "nodes").items():
+        for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
+            named = _named(within(task, "description"))
+            if text(within(task, "action"), f"{task_id}.action") == _REQUEST:
+                requests[task_id] = RunningMerge(task=task_id, named=named)
+                continue
+            parent = text(within(task, "parent_task_id"), f"{task_id}.parent_task_id")
+            parts[parent] = RunningMerge(task=parent, named=named)
+    found = parts | requests
+    return tuple(found[task] for task in sorted(found))
 
 
 def _named(description: Any) -> tuple[str, ...] | None:

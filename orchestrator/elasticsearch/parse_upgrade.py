@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from orchestrator.elasticsearch.fields import (
     Malformed,
+    answer_of,
     given,
     items,
     mapping,
     number,
-    reading,
     text,
     truth,
     within,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Instant, Reading
+from orchestrator.model.reading import Instant
 from orchestrator.model.upgrade import Deprecation
 
 FINISHED_SNAPSHOT_FIELDS: Final = tuple(
@@ -40,24 +40,21 @@ _FIRST_INDEX_VERSION: Final = 8_500_000
 _MAJOR, _MINOR, _PATCH = 1_000_000, 10_000, 100
 
 
-def parse_deprecations(body: Any) -> Reading[tuple[Deprecation, ...]]:
+@answer_of("deprecations")
+def parse_deprecations(body: Any) -> tuple[Deprecation, ...]:
     """The critical deprecations. Parts are lists, or lists by the name of an index, template or policy."""
-
-    def parse() -> tuple[Deprecation, ...]:
-        found: list[Deprecation] = []
-        if lacking := [part for part in _PARTS if part not in mapping(body, "the answer")]:
-            raise Malformed(f"{', '.join(lacking)} is absent")
-        for part, value in body.items():
-            named = value if isinstance(value, dict) else {part.replace("_", " "): value}
-            for subject, listed in named.items():
-                found += [
-                    Deprecation(subject=_subject(part, subject), message=_message(one, part))
-                    for one in items(listed, part)
-                    if text(within(one, "level"), f"{part}.level").lower() == _CRITICAL
-                ]
-        return tuple(found)
-
-    return reading("deprecations", parse)
+    found: list[Deprecation] = []
+    if lacking := [part for part in _PARTS if part not in mapping(body, "the answer")]:
+        raise Malformed(f"{', '.join(lacking)} is absent")
+    for part, value in body.items():
+        named = value if isinstance(value, dict) else {part.replace("_", " "): value}
+        for subject, listed in named.items():
+            found += [
+                Deprecation(subject=_subject(part, subject), message=_message(one, part))
+                for one in items(listed, part)
+                if text(within(one, "level"), f"{part}.level").lower() == _CRITICAL
+            ]
+    return tuple(found)
 
 
 _PARTS: Final = ("cluster_settings", "node_settings", "index_settings")
@@ -82,55 +79,49 @@ def _message(one: Any, part: str) -> str:
     return flat if len(flat) <= _LONGEST_MESSAGE else f"{flat[:_LONGEST_MESSAGE]}…"
 
 
-def parse_upgrade_mode(body: Any) -> Reading[str]:
+@answer_of("machine learning")
+def parse_upgrade_mode(body: Any) -> str:
     """`true` or `false`, as a setting has it."""
-    return reading(
-        "machine learning", lambda: str(truth(within(body, "upgrade_mode"), "upgrade_mode")).lower()
-    )
+    return str(truth(within(body, "upgrade_mode"), "upgrade_mode")).lower()
 
 
-def parse_repositories(body: Any) -> Reading[tuple[str, ...]]:
+@answer_of("snapshot repositories")
+def parse_repositories(body: Any) -> tuple[str, ...]:
     """The names of the snapshot repositories."""
-    return reading("snapshot repositories", lambda: tuple(sorted(mapping(body, "the answer"))))
+    return tuple(sorted(mapping(body, "the answer")))
 
 
-def parse_youngest(body: Any) -> Reading[tuple[Instant, str] | None]:
+@answer_of("finished snapshots")
+def parse_youngest(body: Any) -> tuple[Instant, str] | None:
     """When the youngest snapshot without a failed shard ended, and its name; None if there is none."""
-
-    def parse() -> tuple[Instant, str] | None:
-        whole = [
-            (
-                number(within(one, "end_time_in_millis"), "snapshots.end_time_in_millis") / 1000,
-                text(within(one, "snapshot"), "snapshots.snapshot"),
-            )
-            for one in items(given(within(body, "snapshots"), []), "snapshots")
-            if text(within(one, "state"), "snapshots.state") == "SUCCESS"
-            and number(given(within(one, "shards", "failed"), 0), "snapshots.shards.failed") == 0
-        ]
-        return max(whole, default=None)
-
-    return reading("finished snapshots", parse)
+    whole = [
+        (
+            number(within(one, "end_time_in_millis"), "snapshots.end_time_in_millis") / 1000,
+            text(within(one, "snapshot"), "snapshots.snapshot"),
+        )
+        for one in items(given(within(body, "snapshots"), []), "snapshots")
+        if text(within(one, "state"), "snapshots.state") == "SUCCESS"
+        and number(given(within(one, "shards", "failed"), 0), "snapshots.shards.failed") == 0
+    ]
+    return max(whole, default=None)
 
 
-def parse_creations(body: Any) -> Reading[dict[str, tuple[str, bool]]]:
+@answer_of("versions of indices")
+def parse_creations(body: Any) -> dict[str, tuple[str, bool]]:
     """By index, the version whose format it has, and whether it is closed to writes for good.
 
     An archive that was restored from a snapshot of an old version has the format of the version that
     restored it (`version.compatibility`).
     """
-
-    def parse() -> dict[str, tuple[str, bool]]:
-        text(within(body, "cluster_name"), "cluster_name")
-        found: dict[str, tuple[str, bool]] = {}
-        for name, value in mapping(given(within(body, "metadata", "indices"), {}), "indices").items():
-            index = within(value, "settings", "index")
-            where = f"[{name}] index.version"
-            created = within(index, "version", "created")
-            format_of = number(given(within(index, "version", "compatibility"), created), where)
-            found[name] = (version_of(format_of), _read_only(index, where))
-        return found
-
-    return reading("versions of indices", parse)
+    text(within(body, "cluster_name"), "cluster_name")
+    found: dict[str, tuple[str, bool]] = {}
+    for name, value in mapping(given(within(body, "metadata", "indices"), {}), "indices").items():
+        index = within(value, "settings", "index")
+        where = f"[{name}] index.version"
+        created = within(index, "version", "created")
+        format_of = number(given(within(index, "version", "compatibility"), created), where)
+        found[name] = (version_of(format_of), _read_only(index, where))
+    return found
 
 
 def _read_only(index: Any, where: str) -> bool:
@@ -162,18 +153,15 @@ def _dotted(version_id: int) -> str:
     return f"{major}.{minor}.{rest // _PATCH}"
 
 
-def parse_node_settings(body: Any) -> Reading[dict[NodeName, tuple[str, ...]]]:
+@answer_of("settings of nodes")
+def parse_node_settings(body: Any) -> dict[NodeName, tuple[str, ...]]:
     """By node, the names of its settings; no value is kept."""
-
-    def parse() -> dict[NodeName, tuple[str, ...]]:
-        found = {
-            NodeName(text(within(node, "name"), f"nodes.{node_id}.name")): tuple(
-                sorted(mapping(given(within(node, "settings"), {}), f"nodes.{node_id}.settings"))
-            )
-            for node_id, node in mapping(within(body, "nodes"), "nodes").items()
-        }
-        if not found:
-            raise Malformed("no node is listed")
-        return found
-
-    return reading("settings of nodes", parse)
+    found = {
+        NodeName(text(within(node, "name"), f"nodes.{node_id}.name")): tuple(
+            sorted(mapping(given(within(node, "settings"), {}), f"nodes.{node_id}.settings"))
+        )
+        for node_id, node in mapping(within(body, "nodes"), "nodes").items()
+    }
+    if not found:
+        raise Malformed("no node is listed")
+    return found

@@ -13,16 +13,15 @@ from typing import Any, Final
 
 from orchestrator.elasticsearch.fields import (
     Malformed,
+    answer_of,
     given,
     items,
     mapping,
-    reading,
     text,
     truth,
     within,
 )
 from orchestrator.model.merging import Resolution, ResolvedIndex
-from orchestrator.model.reading import Reading
 
 RESOLVE_FIELDS: Final = (
     "cluster_name",
@@ -52,7 +51,8 @@ def patterns_in(given_patterns: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in each if part))
 
 
-def parse_resolution(body: Any, patterns: Sequence[str]) -> Reading[Resolution]:
+@answer_of("index metadata")
+def parse_resolution(body: Any, patterns: Sequence[str]) -> Resolution:
     """Resolve patterns to indices.
 
     A glob has `*` for any number of characters; `_all` is `*`. It matches names of indices, aliases and data
@@ -63,14 +63,11 @@ def parse_resolution(body: Any, patterns: Sequence[str]) -> Reading[Resolution]:
         body: the cluster's metadata (`RESOLVE_FIELDS`).
         patterns: as the user gave them; commas separate.
     """
-    return reading("index metadata", lambda: _resolution(_known(body), patterns_in(patterns)))
-
-
-def _resolution(known: Sequence[_Known], patterns: Sequence[str]) -> Resolution:
+    known = _known(body)
     found: set[_Known] = set()
     shaded: set[_Known] = set()
     unmatched: list[str] = []
-    for pattern in patterns:
+    for pattern in patterns_in(patterns):
         matching = {each: matched for each in known if (matched := _matching(pattern, each))}
         if not matching:
             unmatched.append(pattern)
@@ -84,9 +81,10 @@ def _resolution(known: Sequence[_Known], patterns: Sequence[str]) -> Resolution:
     )
 
 
-def parse_names(body: Any) -> Reading[Mapping[str, frozenset[str]]]:
+@answer_of("index metadata")
+def parse_names(body: Any) -> Mapping[str, frozenset[str]]:
     """All names of each index (its own, aliases, data stream), by its uuid."""
-    return reading("index metadata", lambda: {each.index.uuid: each.names for each in _known(body)})
+    return {each.index.uuid: each.names for each in _known(body)}
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -143,7 +143,7 @@ class Discovery:
         outcome = self._client.read(calls.members())
         if isinstance(server, Fault) or isinstance(outcome, Fault):
             return (given,), {}
-        members = reading("nodes", lambda: parse_members(outcome.body))
+        members = reading(parse_members, outcome.body)
         if isinstance(members, Unknown):
             return (given,), {}
         published = {name: each.http for name, each in members.items() if each.http is not None}

@@ -84,7 +84,9 @@ class Case:
             answer = CommandOutput(exit=end, stdout=answer, stderr=errors)
         try:
             return self.function(answer, **given)
-        except (fields.Malformed, output.MalformedOutput, ConfigError, ValueError) as error:
+        except fields.ReadFailed as error:
+            return error.unknown
+        except (output.MalformedOutput, ConfigError, ValueError) as error:
             return Unknown(reason=str(error))
 
     def fits(self, found: Any) -> bool:

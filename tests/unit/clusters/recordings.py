@@ -13,6 +13,7 @@ from orchestrator.elasticsearch import before_one, calls
 from orchestrator.elasticsearch.access import RequestLimits
 from orchestrator.elasticsearch.connection import parse_server
 from orchestrator.elasticsearch.dialect import Dialect, family_of
+from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.file_values import file_values
 from orchestrator.elasticsearch.parse import (
     parse_health,
@@ -96,7 +97,7 @@ class Moment:
         """Another state of this cluster, read."""
         known = self.lives() if lives is None else lives
         dialect = dialect_of(self.version)
-        return parse_cluster(state, known, distribution=product_of(self.version), dialect=dialect)
+        return reading(parse_cluster, state, known, distribution=product_of(self.version), dialect=dialect)
 
     def view(self, lives: dict[str, Life] | None = None) -> ClusterView:
         read = self.parsed(self.body("state"), lives)
@@ -114,8 +115,8 @@ class Moment:
         """Another answer of this cluster, read."""
         life, *_ = self.lives().values()
         new = dialect_of(self.version).null_resets
-        return parse_settings(
-            answer, old_files=None if new else file_values(life.settings, life.server.version)
+        return reading(
+            parse_settings, answer, old_files=None if new else file_values(life.settings, life.server.version)
         )
 
 
@@ -145,25 +146,29 @@ def _state(at: Moment, body: Any) -> Iterator[str]:
             yield from lines(part, tuple(getattr(view, part)))
         view = replace(view, nodes=(), indices=(), copies=())
     yield from lines("cluster", view)
-    yield from lines("snapshots", parse_snapshots(body))
-    yield from lines("uuids", parse_index_uuids(body))
+    yield from lines("snapshots", reading(parse_snapshots, body))
+    yield from lines("uuids", reading(parse_index_uuids, body))
 
 
 def _recoveries(at: Moment, body: Any) -> Iterator[str]:
     view = at.view()
     uuids = {index.name: index.uuid or "x" for index in view.indices}
     every = [node.name for node in view.nodes]
-    yield from lines("under way", parse_recoveries(body, uuids=uuids, finished_on=()))
-    yield from lines("with finished ones", parse_recoveries(body, uuids=uuids, finished_on=every))
+    yield from lines("under way", reading(parse_recoveries, body, uuids=uuids, finished_on=()))
+    yield from lines("with finished ones", reading(parse_recoveries, body, uuids=uuids, finished_on=every))
 
 
 def _health(at: Moment, body: Any) -> Iterator[str]:
-    yield from lines("health", parse_health(body, waited=None if dialect_of(at.version).queue_times else 5.0))
+    yield from lines(
+        "health", reading(parse_health, body, waited=None if dialect_of(at.version).queue_times else 5.0)
+    )
 
 
 def _disks(at: Moment, body: Any) -> Iterator[str]:
     settings = replace(at, name=at.name.replace("down", "settled")).settings()
-    yield from lines("disk", parse_disks(body, settings, roles_listed=dialect_of(at.version).roles_in_nodes))
+    yield from lines(
+        "disk", reading(parse_disks, body, settings, roles_listed=dialect_of(at.version).roles_in_nodes)
+    )
 
 
 def _server(at: Moment, body: Any) -> Iterator[str]:
@@ -182,7 +187,7 @@ def _settings(at: Moment, body: Any) -> Iterator[str]:
 
 
 def _bulk(at: Moment, body: Any) -> Iterator[str]:
-    states = parse_bulk_state(body)
+    states = reading(parse_bulk_state, body)
     if isinstance(states, Unknown):
         yield from lines("indices", states)
         return
@@ -190,14 +195,14 @@ def _bulk(at: Moment, body: Any) -> Iterator[str]:
         yield from lines(state.name, state)
         if state.open:
             segments, writes = at.body("segments"), at.body("writes")
-            read = parse_bulk_index(state, segments=segments, writes=writes, sequence_numbers=True)
+            read = reading(parse_bulk_index, state, segments=segments, writes=writes, sequence_numbers=True)
             yield from lines(state.name, read)
 
 
 def _names(_at: Moment, body: Any) -> Iterator[str]:
-    yield from lines("names", parse_names(body))
+    yield from lines("names", reading(parse_names, body))
     for pattern in ("*", "all-posts,stream-a"):
-        yield from lines(pattern, parse_resolution(body, [pattern]))
+        yield from lines(pattern, reading(parse_resolution, body, [pattern]))
 
 
 READ: dict[str, Callable[[Moment, Any], Iterator[str]]] = {
@@ -209,10 +214,10 @@ READ: dict[str, Callable[[Moment, Any], Iterator[str]]] = {
     "probe": _server,
     "identity": _server,
     "settings": _settings,
-    "tasks": lambda _, body: lines("activity", parse_tasks(body, snapshots=())),
-    "snapshots": lambda _, body: lines("snapshots", parse_snapshots(body)),
-    "pools": lambda _, body: lines("activity", parse_merge_pools(body, snapshots=())),
-    "merges": lambda _, body: lines("merge", parse_merges(body)),
+    "tasks": lambda _, body: lines("activity", reading(parse_tasks, body, snapshots=())),
+    "snapshots": lambda _, body: lines("snapshots", reading(parse_snapshots, body)),
+    "pools": lambda _, body: lines("activity", reading(parse_merge_pools, body, snapshots=())),
+    "merges": lambda _, body: lines("merge", reading(parse_merges, body)),
     "indices": _bulk,
     "names": _names,
 }

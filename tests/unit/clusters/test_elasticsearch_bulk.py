@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.parse_bulk import BulkState, parse_bulk_index, parse_bulk_state
 from orchestrator.elasticsearch.parse_merges import RunningMerge, named_otherwise
 from orchestrator.model.merging import BulkIndex
@@ -25,7 +26,7 @@ def damaged(version: str, name: str, change: Change) -> Any:
 
 
 def states_of(version: str, moment: str = "loaded") -> dict[str, BulkState]:
-    states = known(parse_bulk_state(raw(version, f"{moment}.indices")))
+    states = known(reading(parse_bulk_state, raw(version, f"{moment}.indices")))
     return {state.name: state for state in states.values()}
 
 
@@ -37,7 +38,7 @@ def parsed(version: str, name: str = "posts", moment: str = "loaded", **more: An
         "sequence_numbers": True,
         **more,
     }
-    return parse_bulk_index(states_of(version, moment)[name], **given)
+    return reading(parse_bulk_index, states_of(version, moment)[name], **given)
 
 
 def _copies(answer: Any) -> Any:
@@ -127,7 +128,9 @@ def test_a_copy_that_is_not_started_is_not_asked_for() -> None:
     answer = raw("9.1.0", "loaded.indices")
     for each in answer["routing_table"]["indices"]["posts"]["shards"]["0"]:
         each["state"] = each["state"] if each["primary"] else "INITIALIZING"
-    posts = next(state for state in known(parse_bulk_state(answer)).values() if state.name == "posts")
+    posts = next(
+        state for state in known(reading(parse_bulk_state, answer)).values() if state.name == "posts"
+    )
     assert [each.primary for each in posts.copies] == [True]
 
 

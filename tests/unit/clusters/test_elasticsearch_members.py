@@ -15,6 +15,7 @@ from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.dialect import family_of
 from orchestrator.elasticsearch.faults import Answer, Fault
+from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.elasticsearch.naming import parse_names
 from orchestrator.elasticsearch.parse_cluster import parse_cluster
@@ -106,7 +107,7 @@ def _view(**nodes: dict[str, Any]) -> Reading[ClusterView]:
     assert dialect is not None
     lives: Any = parse_lives({"nodes": nodes}, roles_listed=False)
     state = {"cluster_name": "c", "version": 1, "nodes": nodes, "metadata": {}}
-    return parse_cluster(state, lives, distribution="elasticsearch", dialect=dialect)
+    return reading(parse_cluster, state, lives, distribution="elasticsearch", dialect=dialect)
 
 
 def test_the_same_node_is_another_process_with_the_same_name() -> None:

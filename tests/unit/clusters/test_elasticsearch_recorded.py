@@ -13,7 +13,7 @@ from orchestrator.elasticsearch import before_one, calls
 from orchestrator.elasticsearch.access import RequestLimits
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.connection import parse_server
-from orchestrator.elasticsearch.fields import Malformed, NotYetReported
+from orchestrator.elasticsearch.fields import Malformed, NotYetReported, reading
 from orchestrator.elasticsearch.file_values import with_smallest_quorum
 from orchestrator.elasticsearch.parse import (
     listed_snapshots,
@@ -82,7 +82,7 @@ def test_unfamiliar_and_roles_by_version(subtests: pytest.Subtests) -> None:
 
 
 def test_an_answer_that_is_late_or_of_several_nodes() -> None:
-    late = known(parse_health(body("9.1.0", "settled.health") | {"timed_out": True}))
+    late = known(reading(parse_health, body("9.1.0", "settled.health") | {"timed_out": True}))
     assert not late.settled
     with pytest.raises(Malformed, match="3 nodes say"):
         parse_server(body("9.1.0", "settled.lives"), "Elasticsearch")
@@ -154,10 +154,10 @@ def test_with_smallest_quorum_takes_that_of_the_files() -> None:
 def test_what_1_7_and_0_90_lack_is_read_otherwise() -> None:
     answer = body("1.7.6", "health")
     for timed_out, oldest in ((False, 0.0), (True, 5.0)):
-        read = known(parse_health({**answer, "timed_out": timed_out}, waited=5.0))
+        read = known(reading(parse_health, {**answer, "timed_out": timed_out}, waited=5.0))
         assert read.oldest_task == oldest
     oldest_health = {**body("0.90.13", "health"), "timed_out": True}
-    assert known(parse_health(oldest_health, waited=5.0)).pending_tasks == 1, "it does not list them"
+    assert known(reading(parse_health, oldest_health, waited=5.0)).pending_tasks == 1, "it does not list them"
     with pytest.raises(NotYetReported):
         before_one.recoveries(raw("0.90.13", "recoveries"), {})
 
@@ -181,10 +181,10 @@ def test_before_1_5_a_copy_that_was_there_has_another_size() -> None:
     shard = answer["posts"]["shards"][0]
     shard["type"] = "GATEWAY"
     shard["index"]["bytes"] = {"total": 9, "reused": 9, "recovered": 9}  # seen after a restart
-    first = known(parse_recoveries(answer, uuids={"posts": "x"}, finished_on=NODES))[0]
+    first = known(reading(parse_recoveries, answer, uuids={"posts": "x"}, finished_on=NODES))[0]
     assert (first.bytes_total, first.bytes_reused, first.bytes_copied) == (9, 9, 0)
     del shard["index"]["bytes"]
-    assert isinstance(parse_recoveries(answer, uuids={"posts": "x"}, finished_on=[]), Unknown)
+    assert isinstance(reading(parse_recoveries, answer, uuids={"posts": "x"}, finished_on=[]), Unknown)
 
 
 def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
@@ -193,7 +193,7 @@ def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
         busy = copy.deepcopy(answer)
         node = next(iter(busy["nodes"].values()))
         node["thread_pool"]["optimize"][counter] = 1
-        assert known(parse_merge_pools(busy, snapshots=())).merges == {node["name"]}
+        assert known(reading(parse_merge_pools, busy, snapshots=())).merges == {node["name"]}
 
 
 def test_where_a_snapshot_has_not_ended(subtests: pytest.Subtests) -> None:
@@ -208,13 +208,13 @@ def test_where_a_snapshot_has_not_ended(subtests: pytest.Subtests) -> None:
         ({**names, "state": "ABORTED", "start_time_millis": 0, "shards": {}}, True, None, (), None),
     ]:
         with subtests.test(listed=listed):
-            found = parse_snapshots({"cluster_name": "lab", "snapshots": {"snapshots": [listed]}})
+            found = reading(parse_snapshots, {"cluster_name": "lab", "snapshots": {"snapshots": [listed]}})
             wanted = RunningSnapshot(name="r/s", aborted=aborted, since=since, nodes=nodes, done=done)
             assert found == (wanted,)
     by_stage = {"shards": {"0": {"stage": "FINALIZE", "node": "b"}, "1": {"stage": "DONE", "node": "a"}}}
     began = {"start_time_in_millis": 1000}
     status = {"snapshots": [{**names, "state": "ABORTED", "stats": began, "indices": {"logs": by_stage}}]}
-    found = parse_snapshots(listed_snapshots(status))
+    found = reading(parse_snapshots, listed_snapshots(status))
     assert found == (RunningSnapshot(name="r/s", aborted=True, since=1.0, nodes=(NodeName("b"),), done=0.5),)
 
 
