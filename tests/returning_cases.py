@@ -9,10 +9,8 @@ from typing import Any, Final
 
 from orchestrator.elasticsearch.dialect import family_of
 from orchestrator.elasticsearch.fields import reading
-from orchestrator.elasticsearch.parse import parse_settings
-from orchestrator.elasticsearch.parse_cluster import parse_cluster
-from orchestrator.elasticsearch.parse_disks import parse_disks
-from orchestrator.elasticsearch.parse_nodes import parse_lives, process_of
+from orchestrator.elasticsearch.parse import parse_disks, parse_settings
+from orchestrator.elasticsearch.parse_cluster import parse_cluster, parse_lives, process_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Disk, SettingsView
 from orchestrator.model.reading import Reading, Unknown

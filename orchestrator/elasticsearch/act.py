@@ -1,6 +1,7 @@
-"""Send each verb to a cluster as one request, and interpret the answer.
+"""Send each verb to a cluster as one request, and interpret the answer; and the long polls.
 
-`describe` and `perform` are made from the same requests, so that a plan shows what will be sent.
+`describe` and `perform` are made from the same requests, so that a plan shows what will be sent. In a long
+poll the cluster answers when it is ready, so no repeated requests are needed.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias, assert_never
 
 from orchestrator.elasticsearch import calls
+from orchestrator.elasticsearch.bulk import force_merge, merge_asked, merge_request
+from orchestrator.elasticsearch.calls import AnswerBytes, HttpRequest, get, quoted
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import Dialect, VotingExclusions
 from orchestrator.elasticsearch.dialect import FlushForm as FlushKind
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.fields import ReadFailed
-from orchestrator.elasticsearch.force_merge import force_merge, merge_asked, merge_request
 from orchestrator.elasticsearch.parse import parse_archived
 from orchestrator.elasticsearch.parse_cluster import parse_index_uuids
-from orchestrator.elasticsearch.request import AnswerBytes, HttpRequest, quoted
 from orchestrator.model.action import (
     ActionResult,
     ClearVotingExclusions,
@@ -39,7 +40,8 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.archived import what_to_do
-from orchestrator.model.observation import Level
+from orchestrator.model.observation import ClusterWatch, CopiesActive, Level, MasterElected, NodesJoined
+from orchestrator.model.reading import Seconds
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 
 UPDATE_SECONDS: Final = 30.0
@@ -284,3 +286,39 @@ def _copies(body: Any, done: str) -> ActionResult:
             return Done(output=f"{successful} of {total} copies {done}{missed}")
         case _:
             return InDoubt(reason=f"the answer does not say what was {done}: {str(body)[:200]}")
+
+
+_MARGIN_SECONDS: Final = 2.0
+"""Extra time for the answer, so that the server's own time-out arrives as an answer."""
+
+
+def watch_request(watch: ClusterWatch, timeout: Seconds, dialect: Dialect) -> HttpRequest:
+    """The long-poll request. Health waits on the master; a node without a master waits as long for one."""
+    match watch:
+        case NodesJoined(count=count):
+            # `>=` is written as `ge(…)` too; this form needs no quoting.
+            wanted = {"wait_for_nodes": f"ge({count})"}
+        case CopiesActive(count=count):
+            wanted = {"wait_for_active_shards": str(count)}
+        case MasterElected():
+            wanted = {}
+        case _:
+            assert_never(watch)
+    allowed = calls.seconds(timeout)
+    return get(
+        "/_cluster/health",
+        params=wanted | {"wait_for_events": "languid", "timeout": allowed, dialect.master_timeout: allowed},
+        accept=frozenset({408}),
+        silence=timeout + _MARGIN_SECONDS,
+    )
+
+
+def watch_for(client: ElasticsearchClient, watch: ClusterWatch, timeout: Seconds) -> bool:
+    """Wait: True once the condition seems to hold, False after a time-out or a lost connection."""
+    dialect = client.dialect()
+    if isinstance(dialect, Fault):
+        return False
+    outcome = client.once(watch_request(watch, timeout, dialect))
+    if isinstance(outcome, Fault) or not isinstance(outcome.body, dict):
+        return False
+    return outcome.body.get("timed_out") is False

@@ -1,30 +1,144 @@
-"""All read requests to a cluster, with their filters."""
+"""All requests that read a cluster, with their filters; and a request as data.
+
+The same value is sent and described, so the two cannot differ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
-from urllib.parse import unquote
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+from urllib.parse import quote, unquote
 
-from orchestrator.elasticsearch import before_one
+from orchestrator.elasticsearch import old_versions
 from orchestrator.elasticsearch.access import RequestLimits
 from orchestrator.elasticsearch.dialect import STATE, Dialect, VotingExclusions
-from orchestrator.elasticsearch.parse import (
-    MERGE_POOLS,
-    RECOVERY_FIELDS,
-    SNAPSHOT_FIELDS,
-    TASK_ACTIONS,
-    listed_snapshots,
-)
-from orchestrator.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGMENT_FIELDS, WRITE_FIELDS
-from orchestrator.elasticsearch.parse_cluster import STATE_FIELDS
-from orchestrator.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS, STORED_FIELDS
-from orchestrator.elasticsearch.parse_upgrade import CREATION_FIELDS, FINISHED_SNAPSHOT_FIELDS
-from orchestrator.elasticsearch.patience import LANGUID
-from orchestrator.elasticsearch.request import HttpRequest, by_copy, by_node, filtered, get, quoted
-from orchestrator.elasticsearch.resolve import RESOLVE_FIELDS
+from orchestrator.elasticsearch.parse import MERGE_POOLS, TASK_ACTIONS, listed_snapshots
 from orchestrator.model.reading import Seconds
 
+_STATE_FIELDS: Final = (
+    "cluster_name",
+    "cluster_uuid",
+    "version",
+    "state_uuid",
+    "master_node",
+    "nodes.*.name",
+    "nodes.*.ephemeral_id",
+    "nodes.*.transport_address",
+    "nodes.*.attributes",
+    "nodes.*.roles",
+    "nodes.*.version",
+    "metadata.cluster_uuid",
+    "metadata.cluster_coordination.last_committed_config",
+    "metadata.cluster_coordination.voting_config_exclusions",
+    "metadata.node_shutdown",
+    "metadata.indices.*.state",
+    "metadata.indices.*.in_sync_allocations",
+    "metadata.indices.*.ilm.action",
+    "metadata.indices.*.ilm.step",
+    "metadata.indices.*.settings.index.uuid",
+    "metadata.indices.*.settings.index.number_of_replicas",
+    "metadata.indices.*.settings.index.auto_expand_replicas",
+    "metadata.indices.*.settings.index.routing.allocation",
+    "metadata.indices.*.settings.index.store.type",
+    "routing_table.indices.*.shards.*.state",
+    "routing_table.indices.*.shards.*.primary",
+    "routing_table.indices.*.shards.*.node",
+    "routing_table.indices.*.shards.*.relocating_node",
+    "routing_table.indices.*.shards.*.shard",
+    "routing_table.indices.*.shards.*.allocation_id.id",
+    "routing_table.indices.*.shards.*.recovery_source.type",
+    "routing_table.indices.*.shards.*.unassigned_info.reason",
+    "routing_table.indices.*.shards.*.unassigned_info.failed_attempts",
+)
+"""The filter of the cluster state. Without it, mappings and features are nearly all of the answer."""
+_RECOVERY_FIELDS: Final = tuple(
+    f"*.shards.{name}"
+    for name in (
+        "id",
+        "stage",
+        "source.id",
+        "source.name",
+        "target.id",
+        "target.name",
+        "index.size.total_in_bytes",
+        "index.size.reused_in_bytes",
+        "index.size.recovered_in_bytes",
+        "translog.recovered",
+    )
+)
+_SNAPSHOT_FIELDS: Final = (
+    "cluster_name",
+    "snapshots.snapshots.repository",
+    "snapshots.snapshots.snapshot",
+    "snapshots.snapshots.state",
+    "snapshots.snapshots.start_time_millis",
+    "snapshots.snapshots.shards.state",
+    "snapshots.snapshots.shards.node",
+)
+_DISK_FIELDS: Final = (
+    "_nodes",
+    "nodes.*.name",
+    "nodes.*.roles",
+    "nodes.*.fs.data.total_in_bytes",
+    "nodes.*.fs.data.available_in_bytes",
+)
+_STORED_FIELDS: Final = ("nodes.*.name", "nodes.*.indices.store.size_in_bytes")
+_DATA_PATH_FIELDS: Final = ("nodes.*.name", "nodes.*.fs.data.path")
+_BULK_STATE_FIELDS: Final = (
+    "cluster_name",
+    "nodes.*.name",
+    "metadata.indices.*.state",
+    "metadata.indices.*.settings.index.uuid",
+    "metadata.indices.*.settings.index.number_of_replicas",
+    "metadata.indices.*.settings.index.refresh_interval",
+    "metadata.indices.*.settings.index.translog.durability",
+    "routing_table.indices.*.shards.*.state",
+    "routing_table.indices.*.shards.*.primary",
+    "routing_table.indices.*.shards.*.node",
+)
+_SEGMENT_FIELDS: Final = (
+    "_shards.failed",
+    "_shards.failures",
+    "indices.*.shards.*.routing.node",
+    "indices.*.shards.*.num_search_segments",
+    "indices.*.shards.*.segments.*.search",
+    "indices.*.shards.*.segments.*.size_in_bytes",
+)
+_WRITE_FIELDS: Final = (
+    "_shards.failed",
+    "_shards.failures",
+    "indices.*.shards.*.routing.node",
+    "indices.*.shards.*.indexing.index_total",
+    "indices.*.shards.*.indexing.delete_total",
+    "indices.*.shards.*.merges.current",
+    "indices.*.shards.*.seq_no.max_seq_no",
+)
+_FINISHED_SNAPSHOT_FIELDS: Final = tuple(
+    f"snapshots.{name}" for name in ("snapshot", "state", "end_time_in_millis", "shards.failed")
+)
+_INDEX: Final = "metadata.indices.*.settings.index"
+_CREATION_FIELDS: Final = (
+    "cluster_name",
+    f"{_INDEX}.version",
+    f"{_INDEX}.store.type",
+    f"{_INDEX}.blocks.write",
+    f"{_INDEX}.blocks.read_only",
+    f"{_INDEX}.verified_read_only",
+)
+_RESOLVE_FIELDS: Final = (
+    "cluster_name",
+    "metadata.indices.*.state",
+    "metadata.indices.*.aliases",
+    "metadata.indices.*.settings.index.uuid",
+    "metadata.indices.*.settings.index.hidden",
+    "metadata.data_stream.data_stream.*.indices.index_name",
+    "metadata.data_stream.data_stream_aliases.*.data_streams",
+)
+MERGE_ACTIONS: Final = "indices:admin/forcemerge*"
+LANGUID: Final = "languid"
 LANGUID_SECONDS: Final = 5.0
 """How long health may wait for the master's queue to drain; then it answers with `timed_out`."""
 _LONGEST_NAMES: Final = 2000
@@ -35,7 +149,7 @@ _MEMBER_FIELDS: Final = (
     "nodes.*.build_type",
     "nodes.*.http.publish_address",
 )
-NAME_FIELDS: Final = (
+_NAME_FIELDS: Final = (
     "nodes.*.transport_address",
     "nodes.*.settings.node.name",
     "nodes.*.settings.transport.tcp.port",
@@ -104,7 +218,7 @@ def members() -> HttpRequest:
 
 def own_names() -> HttpRequest:
     """Before 5.0: which nodes have a name of their own, and the addresses of the others."""
-    return by_node("/_nodes/settings", params={"timeout": "5s"} | filtered("nodes.*.name", *NAME_FIELDS))
+    return by_node("/_nodes/settings", params={"timeout": "5s"} | filtered("nodes.*.name", *_NAME_FIELDS))
 
 
 def processes() -> HttpRequest:
@@ -115,10 +229,10 @@ def processes() -> HttpRequest:
 
 def state(dialect: Dialect, limits: RequestLimits, *, with_snapshots: bool) -> HttpRequest:
     """Members, metadata and routing, and on request the snapshots in progress."""
-    metrics, fields = "master_node,nodes,metadata,routing_table,version", (*STATE_FIELDS, *SNAPSHOT_FIELDS)
+    metrics, fields = "master_node,nodes,metadata,routing_table,version", (*_STATE_FIELDS, *_SNAPSHOT_FIELDS)
     if with_snapshots:
         return _state(dialect, limits, f"{metrics},customs", filtered(*dict.fromkeys(fields)))
-    return _state(dialect, limits, metrics, filtered(*STATE_FIELDS))
+    return _state(dialect, limits, metrics, filtered(*_STATE_FIELDS))
 
 
 def state_uuid(dialect: Dialect, limits: RequestLimits, *, with_snapshots: bool) -> HttpRequest:
@@ -128,7 +242,7 @@ def state_uuid(dialect: Dialect, limits: RequestLimits, *, with_snapshots: bool)
     """
     metrics, fields = "version,master_node", ("state_uuid", "version", "master_node")
     if with_snapshots:
-        return _state(dialect, limits, f"{metrics},customs", filtered(*fields, *SNAPSHOT_FIELDS))
+        return _state(dialect, limits, f"{metrics},customs", filtered(*fields, *_SNAPSHOT_FIELDS))
     return _state(dialect, limits, metrics, filtered(*fields))
 
 
@@ -152,7 +266,7 @@ def _state(
         | parts
         | ({"filter_indices": unquote(named)} if named else {}),
         accept=frozenset({404}) if named else frozenset(),
-        reshape=before_one.state,
+        reshape=old_versions.state,
     )
 
 
@@ -160,7 +274,7 @@ def snapshots(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
     """Only the snapshots in progress."""
     if dialect.snapshot_call != STATE:
         return by_copy(f"/{dialect.snapshot_call}", reshape=listed_snapshots)
-    return _state(dialect, limits, "customs", filtered(*SNAPSHOT_FIELDS))
+    return _state(dialect, limits, "customs", filtered(*_SNAPSHOT_FIELDS))
 
 
 def index_uuids(dialect: Dialect, limits: RequestLimits, names: Sequence[str]) -> HttpRequest:
@@ -173,7 +287,7 @@ def index_uuids(dialect: Dialect, limits: RequestLimits, names: Sequence[str]) -
 
 def names(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
     """All names of all indices: the answer is small, and a glob may match any index."""
-    return _state(dialect, limits, "metadata", filtered(*RESOLVE_FIELDS))
+    return _state(dialect, limits, "metadata", filtered(*_RESOLVE_FIELDS))
 
 
 def lives(node_ids: Sequence[str], dialect: Dialect) -> HttpRequest:
@@ -181,7 +295,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> HttpRequest:
     masters = ("nodes.*.settings.discovery.zen.minimum_master_nodes",)
     by_count = masters if dialect.voting is VotingExclusions.NONE else ()
     attributes = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
-    own_name = () if dialect.ephemeral_ids else NAME_FIELDS
+    own_name = () if dialect.ephemeral_ids else _NAME_FIELDS
     recovery = "nodes.*.settings.indices.recovery"
     files_of_recovery = (
         (f"{recovery}.max_bytes_per_sec",)
@@ -195,7 +309,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> HttpRequest:
         return by_node(
             f"/_nodes/{nodes}",
             params={"timeout": "5s", "clear": "true", "plugin": "true"} | parts,
-            reshape=before_one.node_facts,
+            reshape=old_versions.node_facts,
         )
     return by_node(
         f"/_nodes/{nodes}/jvm,http,settings,plugins",
@@ -270,12 +384,12 @@ def health(dialect: Dialect, *, priority: str = LANGUID) -> HttpRequest:
 def recoveries(dialect: Dialect, *, active_only: bool) -> HttpRequest:
     """Recoveries in progress, or also finished ones since the nodes' last start.
 
-    `_status` always has the finished ones, and ids of nodes in place of names (`before_one.recoveries`).
+    `_status` always has the finished ones, and ids of nodes in place of names (`old_versions.recoveries`).
     """
     if dialect.recovery_call == "_status":
         return by_copy("/_status", params={"recovery": "true"})
     only = {"active_only": "true"} if active_only else {}
-    return by_copy(f"/{dialect.recovery_call}", params=only | filtered(*RECOVERY_FIELDS))
+    return by_copy(f"/{dialect.recovery_call}", params=only | filtered(*_RECOVERY_FIELDS))
 
 
 def tasks(actions: str = TASK_ACTIONS, **more: str) -> HttpRequest:
@@ -305,7 +419,7 @@ def bulk_state(dialect: Dialect, limits: RequestLimits, names: Sequence[str]) ->
         dialect,
         limits,
         "nodes,metadata,routing_table",
-        only | filtered(*BULK_STATE_FIELDS),
+        only | filtered(*_BULK_STATE_FIELDS),
         _listed(names),
     )
 
@@ -321,7 +435,7 @@ def segments(dialect: Dialect, names: Sequence[str]) -> HttpRequest:
     `ignore_unavailable` is not used, here and below. With it, a user without the right to read an index gets
     an answer as if the index did not exist, and no message about the missing right.
     """
-    return by_copy(f"/{_listed(names)}/_segments", params=only_named(dialect) | filtered(*SEGMENT_FIELDS))
+    return by_copy(f"/{_listed(names)}/_segments", params=only_named(dialect) | filtered(*_SEGMENT_FIELDS))
 
 
 def writes(dialect: Dialect, names: Sequence[str]) -> HttpRequest:
@@ -331,19 +445,19 @@ def writes(dialect: Dialect, names: Sequence[str]) -> HttpRequest:
         return by_copy(f"/{_listed(names)}/_stats", params=parts)
     return by_copy(
         f"/{_listed(names)}/_stats/indexing,merge",
-        params={"level": "shards"} | only_named(dialect) | filtered(*WRITE_FIELDS),
+        params={"level": "shards"} | only_named(dialect) | filtered(*_WRITE_FIELDS),
     )
 
 
 def disks(dialect: Dialect) -> HttpRequest:
     """Data paths of every node."""
     more = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
-    return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DISK_FIELDS, *more))
+    return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*_DISK_FIELDS, *more))
 
 
 def stored() -> HttpRequest:
     """Bytes of the copies on every node; no further right, as with disks."""
-    return by_node("/_nodes/stats/indices/store", params={"timeout": "10s"} | filtered(*STORED_FIELDS))
+    return by_node("/_nodes/stats/indices/store", params={"timeout": "10s"} | filtered(*_STORED_FIELDS))
 
 
 def data_paths() -> HttpRequest:
@@ -351,7 +465,7 @@ def data_paths() -> HttpRequest:
 
     `_nodes/settings` shows `path.data` only if it is set; the default is a folder below the node's home.
     """
-    return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DATA_PATH_FIELDS))
+    return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*_DATA_PATH_FIELDS))
 
 
 def deprecations(dialect: Dialect) -> HttpRequest:
@@ -377,14 +491,14 @@ def finished_snapshots(dialect: Dialect, limits: RequestLimits, repository: str)
         f"/_snapshot/{quoted(repository)}/_all",
         params={"ignore_unavailable": "true", dialect.master_timeout: seconds(limits.elected_master)}
         | (youngest if dialect.snapshot_pages else {})
-        | filtered(*FINISHED_SNAPSHOT_FIELDS),
+        | filtered(*_FINISHED_SNAPSHOT_FIELDS),
         silence=_UPGRADE_SECONDS,
     )
 
 
 def creations(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
     """The version that created each index, closed and hidden ones too."""
-    return _state(dialect, limits, "metadata", filtered(*CREATION_FIELDS))
+    return _state(dialect, limits, "metadata", filtered(*_CREATION_FIELDS))
 
 
 def node_settings() -> HttpRequest:
@@ -405,3 +519,65 @@ def leases_at_once(dialect: Dialect, limits: RequestLimits, prefix: str) -> Http
     """The names of the lease records of every form, as of one cluster state."""
     fields = (f"metadata.{each}.{prefix}*" for each in ("templates", "component_template.component_template"))
     return _state(dialect, limits, "metadata", filtered("cluster_name", *fields))
+
+
+class AnswerBytes(IntEnum):
+    """The maximum size of an answer by its kind. It is far above what a real cluster sends."""
+
+    SMALL = 4 * 1024 * 1024
+    """A version, health, settings, the lease, and what follows a change."""
+    BY_NODE = 64 * 1024 * 1024
+    """Some kilobytes for each node."""
+    BY_COPY = 512 * 1024 * 1024
+    """Some hundred bytes for each index, shard copy or segment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """One HTTP request to the cluster."""
+
+    method: str
+    path: str  # without a query; names in it are quoted already (`quoted`)
+    params: Mapping[str, str] = field(default_factory=dict)  # the query; values are quoted when sent
+    body: Any | None = None  # JSON, None for no body
+    # statuses of 300 and above that are an answer, not an error, to this request
+    accept: frozenset[int] = frozenset()
+    # turns the answer of an old version into the form of later versions
+    reshape: Callable[[Any], Any] | None = None
+    silence: float | None = None  # seconds until the server must answer; None for the client's own limit
+    answer_bytes: AnswerBytes = AnswerBytes.SMALL  # maximum size of the answer
+
+    @property
+    def target(self) -> str:
+        """Path and query, as they are sent."""
+        query = "&".join(f"{key}={quote(value, safe=',*:_-.')}" for key, value in self.params.items())
+        return f"{self.path}?{query}" if query else self.path
+
+    def __str__(self) -> str:
+        body = "" if self.body is None else f" {json.dumps(self.body, ensure_ascii=False)}"
+        return f"{self.method} {self.target}{body}"
+
+
+def get(path: str, **more: Any) -> HttpRequest:
+    """A read with a small answer."""
+    return HttpRequest(method="GET", path=path, **more)
+
+
+def by_node(path: str, **more: Any) -> HttpRequest:
+    """A read whose answer has a part for each node."""
+    return get(path, answer_bytes=AnswerBytes.BY_NODE, **more)
+
+
+def by_copy(path: str, **more: Any) -> HttpRequest:
+    """A read whose answer has a part for each index, shard copy, task or snapshot."""
+    return get(path, answer_bytes=AnswerBytes.BY_COPY, **more)
+
+
+def quoted(name: str) -> str:
+    """Quote a name as one part of a path, with any characters in it."""
+    return quote(name, safe="")
+
+
+def filtered(*fields: str) -> dict[str, str]:
+    """The query for an answer with only these fields."""
+    return {"filter_path": ",".join(fields)}

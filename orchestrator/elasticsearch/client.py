@@ -15,17 +15,23 @@ from typing import Any, Final
 import tenacity
 
 from orchestrator.elasticsearch import calls
-from orchestrator.elasticsearch.access import Access, Endpoint, RequestLimits, parse_endpoint
+from orchestrator.elasticsearch.access import (
+    Access,
+    Endpoint,
+    EndpointBook,
+    OnlyThrough,
+    RequestLimits,
+    is_own,
+    parse_endpoint,
+)
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.connection import EndpointConnection, Server
 from orchestrator.elasticsearch.credentials import Credentials, Renewal
 from orchestrator.elasticsearch.dialect import Dialect, dialect_of
-from orchestrator.elasticsearch.endpoints import EndpointBook, OnlyThrough, is_own
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.fields import ReadFailed, answer_of
-from orchestrator.elasticsearch.kept_state import OwnUpdates
-from orchestrator.elasticsearch.naming import parse_names, renamed
-from orchestrator.elasticsearch.parse_nodes import Member, ids_without_name, parse_members
-from orchestrator.elasticsearch.request import HttpRequest
+from orchestrator.elasticsearch.old_versions import parse_names, renamed
+from orchestrator.elasticsearch.parse_cluster import Member, ids_without_name, parse_members
 from orchestrator.elasticsearch.transport import Traffic
 from orchestrator.errors import ConfigError, NotInThisVersion
 from orchestrator.model.cluster import NodeName
@@ -430,3 +436,37 @@ class ElasticsearchClient:
                     credentials=self._credentials,
                 )
             return self._connections[endpoint]
+
+
+class OwnUpdates:
+    """Counts the updates of our lease that were begun after a reading. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readings = 0
+        self._acknowledged: list[int] = []
+
+    def was_read(self) -> int:
+        """A state has just been read. Returns the number of the reading, for `since`."""
+        with self._lock:
+            self._readings += 1
+            self._acknowledged.clear()  # only the last reading is asked for
+            return self._readings
+
+    def begin(self) -> int:
+        """An update is to be sent: one that may already be part of a reading after this does not count."""
+        with self._lock:
+            return self._readings
+
+    def acknowledge(self, begun: int) -> None:
+        """The update has certainly been made, once. `begun` is what `begin` returned."""
+        with self._lock:
+            self._acknowledged.append(begun)
+
+    def since(self, reading: int) -> int:
+        """How many updates were begun after this reading, and have been made.
+
+        To be asked before the state is: each of these is then part of its version.
+        """
+        with self._lock:
+            return sum(begun >= reading for begun in self._acknowledged)

@@ -6,18 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from orchestrator.elasticsearch import calls
-from orchestrator.elasticsearch.act import perform, requests_for
+from orchestrator.elasticsearch.access import OnlyThrough
+from orchestrator.elasticsearch.act import perform, requests_for, watch_for
 from orchestrator.elasticsearch.bulk import BulkReader
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import NEWEST
-from orchestrator.elasticsearch.endpoints import OnlyThrough
 from orchestrator.elasticsearch.faults import Fault
 from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.observe import Observer
-from orchestrator.elasticsearch.parse_disks import parse_data_paths
+from orchestrator.elasticsearch.parse import parse_data_paths
 from orchestrator.elasticsearch.resolve import parse_resolution
 from orchestrator.elasticsearch.transport import Traffic
-from orchestrator.elasticsearch.watch import watch_for
 from orchestrator.model.action import ActionResult, ClusterAction, ForceHandoff, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkView, Resolution

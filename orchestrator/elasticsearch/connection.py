@@ -12,6 +12,7 @@ from elasticsearch import ApiError, Elasticsearch
 
 from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.access import Access, Endpoint, RequestLimits
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.credentials import Credentials, Login
 from orchestrator.elasticsearch.dialect import (
     ELASTICSEARCH,
@@ -22,8 +23,7 @@ from orchestrator.elasticsearch.dialect import (
 )
 from orchestrator.elasticsearch.faults import Answer, Fault, error_fault, transport_fault
 from orchestrator.elasticsearch.fields import Malformed, mapping, text, within
-from orchestrator.elasticsearch.parse_nodes import Member, parse_version_of
-from orchestrator.elasticsearch.request import HttpRequest
+from orchestrator.elasticsearch.parse_cluster import Member, parse_version_of
 from orchestrator.elasticsearch.transport import (
     ANSWER_BYTES,
     SAID_PRODUCT,

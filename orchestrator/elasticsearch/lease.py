@@ -27,6 +27,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from orchestrator.elasticsearch import calls
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, NEWEST, Dialect
 from orchestrator.elasticsearch.faults import Answer, Fault
@@ -41,7 +42,6 @@ from orchestrator.elasticsearch.fields import (
     text,
     within,
 )
-from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.lease_record import decode, encode
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord

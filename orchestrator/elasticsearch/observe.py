@@ -19,36 +19,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from orchestrator.elasticsearch import before_one, calls
+from orchestrator.elasticsearch import calls, old_versions
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import STATE, Dialect, VotingExclusions, parse_version
 from orchestrator.elasticsearch.faults import Fault
 from orchestrator.elasticsearch.fields import ReadFailed, answer_of, known, reading
-from orchestrator.elasticsearch.file_values import file_values, with_smallest_quorum
-from orchestrator.elasticsearch.kept_state import APPLIED_SECONDS, KeptState
-from orchestrator.elasticsearch.naming import name_of
+from orchestrator.elasticsearch.old_versions import file_values, name_of, with_smallest_quorum
 from orchestrator.elasticsearch.parse import (
+    parse_disks,
     parse_health,
     parse_merge_pools,
     parse_recoveries,
     parse_settings,
     parse_snapshots,
+    parse_stored,
     parse_tasks,
     recovering_indices,
 )
-from orchestrator.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
-from orchestrator.elasticsearch.parse_disks import parse_disks, parse_stored
-from orchestrator.elasticsearch.parse_nodes import Life, Member, parse_lives, process_of, unfamiliar
-from orchestrator.elasticsearch.patience import Patience
-from orchestrator.elasticsearch.recovery_rates import (
-    goes_by_memory,
-    parse_memory,
-    rate_of,
-    with_largest_rate,
+from orchestrator.elasticsearch.parse_cluster import (
+    Life,
+    Member,
+    parse_cluster,
+    parse_index_uuids,
+    parse_lives,
+    process_of,
+    unfamiliar,
 )
+from orchestrator.elasticsearch.recovery_rates import goes_by_memory, parse_memory, rate_of, with_largest_rate
 from orchestrator.elasticsearch.upgrade import read_upgrade, with_modes
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import (
@@ -61,7 +61,7 @@ from orchestrator.model.observation import (
     RunningSnapshot,
     SettingsView,
 )
-from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.ports import ClusterReadings
 
 
@@ -277,7 +277,7 @@ class Observer:
         body = self._client.body(calls.recoveries(dialect, active_only=not restarted))
         if dialect.recovery_call == "_status":
             with answer_of("recoveries"):
-                body = before_one.recoveries(body, self._names)
+                body = old_versions.recoveries(body, self._names)
         if new := [name for name in recovering_indices(body) if name not in self._uuids]:
             request = calls.index_uuids(dialect, self._client.limits, new)
             self._uuids |= parse_index_uuids(self._client.body(request))
@@ -313,3 +313,86 @@ class Observer:
 
 
 _PARTS: Final = tuple(part.name for part in fields(ClusterReadings))
+
+
+APPLIED_SECONDS: Final[Seconds] = 120.0
+"""A member applies a state within this time or is removed, which is another state: the master waits 30 s
+(`cluster.publish.timeout`), then 90 s more (`cluster.follower_lag.timeout`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptState:
+    """What was read of the master's state. It stays true while nothing but our lease has changed that.
+
+    The state has an id, which is the same while the state is. Our lease is in it too, and changes nothing
+    of what is read: each update of it makes the state one version later, as does everything else that
+    changes the state. So where it is later by just as many versions as updates were begun since it was
+    read, and acknowledged, nothing else has changed.
+    """
+
+    uuid: str  # the id of the state
+    master: str  # the id of the master: a state that has only lost its master keeps its own id
+    version: int  # of the state, counted by the master
+    reading: int  # its number, as `OwnUpdates` counts
+    since: Instant  # when it was first read
+    cluster: ClusterView
+    snapshots: Reading[tuple[RunningSnapshot, ...]]  # in progress; `NOT_READ` if that part was not asked for
+    # certainly those of this state; None until then. Since 9.0 the node that is asked answers with its
+    # own state, which may be older than the master's.
+    settings: SettingsView | None = None
+
+    def is_still(self, answer: Any, own: int) -> bool:
+        """Whether an answer shows the same state. One that lacks the id or the master shows nothing.
+
+        Args:
+            answer: to `calls.state_uuid`.
+            own: updates of ours that were made before the question, and begun since the reading.
+        """
+        match answer:
+            case {"master_node": self.master, "state_uuid": self.uuid}:
+                return True
+            case {"master_node": self.master, "state_uuid": str(), "version": int(version)}:
+                return 0 < own == version - self.version
+            case _:
+                return False
+
+
+_PRIORITIES: Final = (calls.LANGUID, "normal", "high", "urgent")
+_MISSES: Final = 2
+"""Waits in a row that timed out, before the next one waits for a higher priority only."""
+_GOOD: Final = 10
+"""Readings with a higher priority, before `languid` is tried again."""
+
+
+class Patience:
+    """Chooses the priority for the next reading of health from the results of the last ones.
+
+    Health with `wait_for_events=P` is itself a task of priority P in the master's queue. All earlier
+    tasks of that priority or a higher one are done before the answer. The queue always takes higher
+    priorities first. So on a master that is always busy (mapping updates are HIGH) a `languid` wait never
+    ends. After several waits that timed out, the next reading waits for a higher priority only. It then
+    includes all tasks of that priority, and the reading names the priority. Joins and departures of nodes
+    and started shards are URGENT or above.
+    """
+
+    def __init__(self) -> None:
+        self._step = self._misses = self._good = 0
+
+    @property
+    def priority(self) -> str:
+        """The value of `wait_for_events` for the next reading."""
+        return _PRIORITIES[self._step]
+
+    def answered(self, *, settled: bool) -> None:
+        """Record an answer; `settled`: its wait did not time out."""
+        if settled:
+            self._misses = 0
+            self._good += self._step > 0
+            if self._good >= _GOOD:
+                self._step = self._good = 0
+            return
+        self._good = 0
+        self._misses += 1
+        if self._misses >= _MISSES and self._step < len(_PRIORITIES) - 1:
+            self._step += 1
+            self._misses = 0

@@ -23,15 +23,6 @@ from orchestrator.elasticsearch.fields import (
 )
 from orchestrator.model.merging import Resolution, ResolvedIndex
 
-RESOLVE_FIELDS: Final = (
-    "cluster_name",
-    "metadata.indices.*.state",
-    "metadata.indices.*.aliases",
-    "metadata.indices.*.settings.index.uuid",
-    "metadata.indices.*.settings.index.hidden",
-    "metadata.data_stream.data_stream.*.indices.index_name",
-    "metadata.data_stream.data_stream_aliases.*.data_streams",
-)
 _EVERYTHING: Final = "_all"
 
 
@@ -60,7 +51,7 @@ def parse_resolution(body: Any, patterns: Sequence[str]) -> Resolution:
     leading dot: this is the servers' own rule.
 
     Args:
-        body: the cluster's metadata (`RESOLVE_FIELDS`).
+        body: the cluster's metadata (`calls.names`).
         patterns: as the user gave them; commas separate.
     """
     known = _known(body)

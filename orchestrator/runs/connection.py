@@ -16,7 +16,7 @@ from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
-from orchestrator.elasticsearch.endpoints import OnlyThrough
+from orchestrator.elasticsearch.access import OnlyThrough
 from orchestrator.engine.plan import NO_ACCESS
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName

@@ -23,7 +23,7 @@ from orchestrator.elasticsearch.connection import Server
 from orchestrator.elasticsearch.dialect import OPENSEARCH
 from orchestrator.elasticsearch.faults import Fault
 from orchestrator.elasticsearch.fields import reading
-from orchestrator.elasticsearch.parse_nodes import parse_members, process_ids
+from orchestrator.elasticsearch.parse_cluster import parse_members, process_ids
 from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.errors import UsageError
 from orchestrator.hosts.connection import UnknownKey

@@ -28,9 +28,9 @@ from orchestrator.config.policy import Overrides, build_policy, profile_wanted, 
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
+from orchestrator.elasticsearch.access import OnlyThrough
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.elasticsearch.endpoints import OnlyThrough
 from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.errors import ConfigError, OrchestratorError, UsageError

@@ -18,10 +18,10 @@ from orchestrator.cli.work.validate import (
     ring_checks,
 )
 from orchestrator.config.cluster import load_cluster
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.dialect import dialect_for
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.lease import ElasticsearchLease
-from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
 from orchestrator.model.lease import LeaseRecord

@@ -9,10 +9,10 @@ from fnmatch import fnmatch
 from typing import Any
 
 from orchestrator.elasticsearch.access import RequestLimits
+from orchestrator.elasticsearch.calls import HttpRequest
+from orchestrator.elasticsearch.client import OwnUpdates
 from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, Dialect
 from orchestrator.elasticsearch.faults import Answer, Fault
-from orchestrator.elasticsearch.kept_state import OwnUpdates
-from orchestrator.elasticsearch.request import HttpRequest
 
 Send = Callable[[HttpRequest], Answer | Fault]
 

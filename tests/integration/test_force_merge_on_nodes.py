@@ -15,10 +15,10 @@ import pytest
 import urllib3
 
 from orchestrator.elasticsearch.access import Access
+from orchestrator.elasticsearch.bulk import force_merge
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.faults import Fault
-from orchestrator.elasticsearch.force_merge import force_merge
 from orchestrator.model.action import Done, ForceMerge, RefreshIndex
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkIndex, BulkView, Resolution

@@ -21,9 +21,9 @@ from ruamel.yaml import YAML
 from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.access import RequestLimits
 from orchestrator.elasticsearch.act import request_for
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.dialect import NONE, Dialect, dialect_for
 from orchestrator.elasticsearch.lease import PREFIX, ElasticsearchLease
-from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.model.action import (
     ClearVotingExclusions,
     Done,

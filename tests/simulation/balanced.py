@@ -13,10 +13,10 @@ from random import Random
 from typing import Final
 
 from orchestrator.elasticsearch.access import Access, Endpoint
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.connection import EndpointConnection, Server
 from orchestrator.elasticsearch.faults import Answer, Fault, error_fault
-from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.model.action import InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Instant, Unknown

@@ -14,7 +14,7 @@ from orchestrator.config.hosts import OverrideSpec, RiakHostsSpec
 from orchestrator.config.riak import address_of
 from orchestrator.elasticsearch.access import published_places
 from orchestrator.elasticsearch.fields import Malformed
-from orchestrator.elasticsearch.naming import host_of, name_of
+from orchestrator.elasticsearch.old_versions import host_of, name_of
 from orchestrator.errors import ConfigError, JournalError
 from orchestrator.hosts.connections.ssh_route import split_jump
 from orchestrator.model import encoding

@@ -13,6 +13,7 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.cli.other_commands import Given
 from orchestrator.cli.prompts import agreed, asked, has_terminal
+from orchestrator.cli.work.certificate import shown_certificate
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.draft import (
     Draft,
@@ -25,7 +26,6 @@ from orchestrator.config.draft import (
 from orchestrator.config.lookup import folder_of_new, is_path, place_of_new
 from orchestrator.config.reaching import check_endpoint
 from orchestrator.config.secrets import FORMS, SecretResolver, parse_reference
-from orchestrator.elasticsearch.certificate import shown_certificate
 from orchestrator.elasticsearch.connection import Server
 from orchestrator.elasticsearch.faults import Fault
 from orchestrator.errors import ConfigError, ExitCode, UsageError

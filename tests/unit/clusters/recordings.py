@@ -9,13 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.elasticsearch import before_one, calls
+from orchestrator.elasticsearch import calls, old_versions
 from orchestrator.elasticsearch.access import RequestLimits
+from orchestrator.elasticsearch.bulk import parse_bulk_index, parse_bulk_state, parse_merges
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.connection import parse_server
 from orchestrator.elasticsearch.dialect import Dialect, family_of
 from orchestrator.elasticsearch.fields import reading
-from orchestrator.elasticsearch.file_values import file_values
+from orchestrator.elasticsearch.old_versions import file_values
 from orchestrator.elasticsearch.parse import (
+    parse_disks,
     parse_health,
     parse_merge_pools,
     parse_recoveries,
@@ -23,12 +26,14 @@ from orchestrator.elasticsearch.parse import (
     parse_snapshots,
     parse_tasks,
 )
-from orchestrator.elasticsearch.parse_bulk import parse_bulk_index, parse_bulk_state
-from orchestrator.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
-from orchestrator.elasticsearch.parse_disks import parse_disks
-from orchestrator.elasticsearch.parse_merges import parse_merges
-from orchestrator.elasticsearch.parse_nodes import Life, parse_lives, parse_members, process_of
-from orchestrator.elasticsearch.request import HttpRequest
+from orchestrator.elasticsearch.parse_cluster import (
+    Life,
+    parse_cluster,
+    parse_index_uuids,
+    parse_lives,
+    parse_members,
+    process_of,
+)
 from orchestrator.elasticsearch.resolve import parse_names, parse_resolution
 from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.reading import Reading, Unknown
@@ -74,7 +79,7 @@ def body(version: str, name: str) -> Any:
     reshape = asked[name].reshape if name in asked else None
     if name == "recoveries" and dialect.recovery_call == "_status":
         names = {node_id: node["name"] for node_id, node in body(version, "state")["nodes"].items()}
-        return before_one.recoveries(answer, names)
+        return old_versions.recoveries(answer, names)
     return answer if reshape is None else reshape(answer)
 
 

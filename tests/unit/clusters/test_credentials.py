@@ -14,11 +14,11 @@ import pytest
 
 from orchestrator.config.secrets import SecretResolver, Source, parse_reference
 from orchestrator.elasticsearch.access import Access
+from orchestrator.elasticsearch.calls import get
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.lease import ElasticsearchLease
-from orchestrator.elasticsearch.request import get
 from orchestrator.model.action import Purpose, Refused, WriteSettings
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Refusal, Unauthorized

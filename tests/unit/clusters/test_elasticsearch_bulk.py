@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+from orchestrator.elasticsearch.bulk import (
+    BulkState,
+    RunningMerge,
+    named_otherwise,
+    parse_bulk_index,
+    parse_bulk_state,
+)
 from orchestrator.elasticsearch.fields import reading
-from orchestrator.elasticsearch.parse_bulk import BulkState, parse_bulk_index, parse_bulk_state
-from orchestrator.elasticsearch.parse_merges import RunningMerge, named_otherwise
 from orchestrator.model.merging import BulkIndex
 from orchestrator.model.reading import Reading, Unknown
 from tests.unit.clusters.cases import known

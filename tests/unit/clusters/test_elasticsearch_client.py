@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.elasticsearch.access import Access, RequestLimits, parse_endpoint
+from orchestrator.elasticsearch.access import Access, RequestLimits, is_own, parse_endpoint
+from orchestrator.elasticsearch.calls import HttpRequest, get
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.dialect import ServerVersion
-from orchestrator.elasticsearch.endpoints import is_own
 from orchestrator.elasticsearch.faults import Answer, Fault
-from orchestrator.elasticsearch.parse_nodes import Member
-from orchestrator.elasticsearch.request import HttpRequest, get
+from orchestrator.elasticsearch.parse_cluster import Member
 from orchestrator.errors import ConfigError
 from orchestrator.model.action import ProbeSettings, Refused
 from orchestrator.model.cluster import NodeName

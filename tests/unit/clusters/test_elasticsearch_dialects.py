@@ -20,7 +20,8 @@ import pytest
 from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch import dialect as dialect_module
 from orchestrator.elasticsearch.access import Access, RequestLimits
-from orchestrator.elasticsearch.act import requests_for
+from orchestrator.elasticsearch.act import requests_for, watch_request
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE as NEW
 from orchestrator.elasticsearch.dialect import (
     ELASTICSEARCH,
@@ -35,8 +36,6 @@ from orchestrator.elasticsearch.dialect import (
     parse_version,
 )
 from orchestrator.elasticsearch.faults import error_fault
-from orchestrator.elasticsearch.request import HttpRequest
-from orchestrator.elasticsearch.watch import watch_request
 from orchestrator.errors import NotInThisVersion
 from orchestrator.model.action import (
     ClearVotingExclusions,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.dialect import (
     COMPONENT_TEMPLATE,
@@ -19,7 +20,6 @@ from orchestrator.elasticsearch.dialect import (
 )
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.lease import PREFIX, ElasticsearchLease, _records, lease_body
-from orchestrator.elasticsearch.request import HttpRequest
 from orchestrator.lease_record import encode
 from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
 from orchestrator.model.lease import LeaseRecord

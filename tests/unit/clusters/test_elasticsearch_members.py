@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
+from orchestrator.elasticsearch.calls import get
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.dialect import family_of
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.lease import ElasticsearchLease
-from orchestrator.elasticsearch.naming import parse_names
-from orchestrator.elasticsearch.parse_cluster import parse_cluster
-from orchestrator.elasticsearch.parse_nodes import parse_lives, process_of
-from orchestrator.elasticsearch.request import get
+from orchestrator.elasticsearch.old_versions import parse_names
+from orchestrator.elasticsearch.parse_cluster import parse_cluster, parse_lives, process_of
 from orchestrator.model.action import Done, ExcludeFromVoting, ProbeSettings, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Look

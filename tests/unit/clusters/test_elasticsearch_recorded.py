@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from orchestrator.elasticsearch import before_one, calls
+from orchestrator.elasticsearch import calls, old_versions
 from orchestrator.elasticsearch.access import RequestLimits
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.connection import parse_server
 from orchestrator.elasticsearch.fields import Malformed, NotYetReported, reading
-from orchestrator.elasticsearch.file_values import with_smallest_quorum
+from orchestrator.elasticsearch.old_versions import with_smallest_quorum
 from orchestrator.elasticsearch.parse import (
     listed_snapshots,
     parse_health,
     parse_merge_pools,
     parse_recoveries,
     parse_snapshots,
+    parse_watermark,
 )
-from orchestrator.elasticsearch.parse_disks import parse_watermark
-from orchestrator.elasticsearch.parse_nodes import unfamiliar
+from orchestrator.elasticsearch.parse_cluster import unfamiliar
 from orchestrator.elasticsearch.rules.settings import limit_changes, withhold_changes
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Look, RunningSnapshot, SettingsView
@@ -159,7 +159,7 @@ def test_what_1_7_and_0_90_lack_is_read_otherwise() -> None:
     oldest_health = {**body("0.90.13", "health"), "timed_out": True}
     assert known(reading(parse_health, oldest_health, waited=5.0)).pending_tasks == 1, "it does not list them"
     with pytest.raises(NotYetReported):
-        before_one.recoveries(raw("0.90.13", "recoveries"), {})
+        old_versions.recoveries(raw("0.90.13", "recoveries"), {})
 
 
 def test_reshaped_answers_of_0_90_are_malformed_or_whole() -> None:

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from elastic_transport import ConnectionError as LostConnection
 from elastic_transport import TlsError, TransportError
 
+from orchestrator.cli.work.certificate import shown_certificate
 from orchestrator.elasticsearch.access import RequestLimits
-from orchestrator.elasticsearch.certificate import shown_certificate
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.faults import Fault, transport_fault
 from tests.fakes.scripted_http import ScriptedServer

@@ -21,10 +21,10 @@ import pytest
 
 from orchestrator import untrusted_json
 from orchestrator.elasticsearch.access import Access, RequestLimits
+from orchestrator.elasticsearch.calls import AnswerBytes, by_copy, by_node, get
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.faults import Answer
-from orchestrator.elasticsearch.request import AnswerBytes, by_copy, by_node, get
 from orchestrator.model.action import Flush, Refused
 from orchestrator.model.observation import EVERYTHING, Look
 from orchestrator.model.reading import Unknown
