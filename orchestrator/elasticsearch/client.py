@@ -47,12 +47,6 @@ _OTHERS_TRIED: Final = 3
 """Nodes whose published addresses are tried: if these do not answer, the network forbids all of them."""
 
 
-class _TryElsewhere(Exception):  # noqa: N818  (an instruction to the retry below, never seen outside)
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.reason)
-        self.fault = fault
-
-
 class ElasticsearchClient:
     """Requests to one cluster. Safe to share between threads.
 
@@ -307,15 +301,16 @@ class ElasticsearchClient:
                 up = self._book.is_up(endpoint)
             return retry_lost and fault.passes and not up and untried() in self._book.configured
 
-        def attempt() -> Answer | Fault:
+        def attempt() -> tuple[Answer | Fault, bool]:
+            """What came of one endpoint, and whether another one may do better."""
             endpoint = untried() or self._usable()[0]
             tried.append(endpoint)
             outcome = self._attempt(request, endpoint)
-            if isinstance(outcome, Fault) and wrong is not None:
+            if not isinstance(outcome, Fault):
+                return outcome, False
+            if wrong is not None:
                 wrong[endpoint.url] = outcome.reason
-            if isinstance(outcome, Fault) and better_elsewhere(outcome, endpoint):
-                raise _TryElsewhere(outcome)
-            return outcome
+            return outcome, better_elsewhere(outcome, endpoint)
 
         def exhausted(state: tenacity.RetryCallState) -> bool:
             # tenacity's own stop_after_delay reads the real clock.
@@ -328,16 +323,14 @@ class ElasticsearchClient:
             return min(_FIRST_PAUSE * 2.0**state.attempt_number, _LONGEST_PAUSE)
 
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_TryElsewhere),
+            retry=tenacity.retry_if_result(lambda attempted: attempted[1]),
             stop=exhausted,
             wait=pause,
             sleep=self.clock.wait,
-            reraise=True,
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         )
-        try:
-            return retrying(attempt)
-        except _TryElsewhere as last:
-            return last.fault
+        outcome, _ = retrying(attempt)
+        return outcome
 
     def _with_each(self, outcome: Fault, wrong: Mapping[str, str]) -> Fault:
         """The fault of a request that failed everywhere, with the reason of each endpoint, in their order."""
