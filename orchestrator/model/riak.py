@@ -39,28 +39,17 @@ class Availability(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RiakMember:
-    """A line of `member-status`."""
-
-    node: NodeName
-    membership: Membership
-    ring_share: float  # percent of the partitions it owns now
-    # percent it will own after the pending changes; None while none is pending
-    pending_share: float | None = None
-    location: str | None = None  # the failure domain, where the version has one and it is set
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMember:
-    """A line of `cluster status`. The shares are as in `RiakMember`."""
+    """A line of `cluster status`."""
 
     node: NodeName
     membership: Membership
     availability: Availability
-    claimant: bool
-    ring_share: float
+    claimant: bool  # whether it makes the changes of the ring
+    ring_share: float  # percent of the partitions it owns now
+    # percent it will own after the pending changes; None while none is pending
     pending_share: float | None = None
-    location: str | None = None
+    location: str | None = None  # the failure domain, where the version has one and it is set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,35 +70,6 @@ class RingReady:
     nodes: tuple[NodeName, ...] = ()
     down: tuple[NodeName, ...] = ()  # nodes that could not be queried
     differing: tuple[NodeName, ...] = ()  # two nodes that list different owners
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingPartition:
-    """A partition that is about to change its owner."""
-
-    index: int  # its index in the hash space
-    waiting_on: tuple[str, ...] = ()  # vnode modules whose data still has to be handed over
-    complete: tuple[str, ...] = ()  # vnode modules whose data is handed over
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnershipChange:
-    """Partitions that are moving from one owner to another."""
-
-    owner: str
-    next_owner: str
-    partitions: tuple[PendingPartition, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingStatus:
-    """Output of `ring-status`, from one node."""
-
-    claimant: NodeName
-    claimant_up: bool
-    ring_ready: bool | None  # None while the claimant does not answer
-    pending: tuple[OwnershipChange, ...] = ()
-    unreachable: tuple[NodeName, ...] = ()  # members that do not answer and were not marked as down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,15 +217,13 @@ class RiakView:
     """One reading of a Riak cluster. Parts that the decision did not request are `NOT_READ`.
 
     `Look.CLUSTER` reads cluster. `Look.HEALTH` reads ring_ready and signs. `Look.ACTIVITY`, as before every
-    stop, also reads members, ring_status, transfers, waiting, ring and n_vals. `Look.RECOVERIES` without
+    stop, also reads transfers, waiting, ring and n_vals. `Look.RECOVERIES` without
     `Look.ACTIVITY`, as during the wait for handoff, reads transfers and waiting, or `beyond` alone.
     `Look.PACE` adds unstarted.
     """
 
-    members: Reading[tuple[RiakMember, ...]] = NOT_READ
     cluster: Reading[ClusterStatus] = NOT_READ
     ring_ready: Reading[RingReady] = NOT_READ
-    ring_status: Reading[RingStatus] = NOT_READ
     signs: Mapping[NodeName, SignsOfLife] = field(default_factory=dict)  # by member that is up
     # by the node that answered; two nodes that agree are better than one
     transfers: Reading[Mapping[NodeName, Reading[Transfers]]] = NOT_READ

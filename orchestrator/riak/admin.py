@@ -21,9 +21,7 @@ from orchestrator.model.riak import (
     ClusterStatus,
     LimitSet,
     NodePartitions,
-    RiakMember,
     RingReady,
-    RingStatus,
     ServiceWait,
     TransferLimits,
     Transfers,
@@ -31,7 +29,7 @@ from orchestrator.model.riak import (
 from orchestrator.riak import parse_bucket_types, parse_limits, parse_members, parse_node, parse_pace
 from orchestrator.riak.dialect import RiakDialect
 from orchestrator.riak.output import CommandOutput
-from orchestrator.riak.parse_ring import parse_partitions, parse_ring_status, parse_ringready
+from orchestrator.riak.parse_ring import parse_partitions, parse_ringready
 from orchestrator.riak.parse_transfers import parse_transfers
 
 T = TypeVar("T")
@@ -181,14 +179,6 @@ class RiakAdmin:
     def ring_ready(self, node: NodeName) -> Reading[RingReady]:
         """`ringready`."""
         return self._ask(node, self.commands(node).asking("ringready"), parse_ringready)
-
-    def ring_status(self, node: NodeName) -> Reading[RingStatus]:
-        """`ring-status`."""
-        return self._ask(node, self.commands(node).asking("ring-status"), parse_ring_status)
-
-    def members(self, node: NodeName) -> Reading[tuple[RiakMember, ...]]:
-        """`member-status`."""
-        return self._ask(node, self.commands(node).asking("member-status"), parse_members.parse_member_status)
 
     def cluster_status(self, node: NodeName) -> Reading[ClusterStatus]:
         """`cluster status`."""

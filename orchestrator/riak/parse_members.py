@@ -1,35 +1,21 @@
-"""`member-status` and `cluster status`: the members of the cluster, and which of them answer.
+"""`cluster status`: the members of the cluster, which of them answer, and whether their shares change.
 
-Only the footer of `member-status` has the number of lines. But both print each member's share of the ring,
-and the shares must add up to the whole ring.
+It prints no number of members, but each member's share of the ring: the shares must add up to the whole ring.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.model.reading import Reading
-from orchestrator.model.riak import Availability, ClusterMember, ClusterStatus, Membership, RiakMember
+from orchestrator.model.riak import Availability, ClusterMember, ClusterStatus, Membership
 from orchestrator.riak.dialect import RiakDialect
 from orchestrator.riak.output import CommandOutput, MalformedOutput, blank, reading, said, shown
 from orchestrator.riak.tables import take_table
-from orchestrator.riak.terms import node_name, printed_node
+from orchestrator.riak.terms import node_name
 
-_TITLE: Final = re.compile(r"=+ Membership =+")
-_HEADINGS: Final = "Status Ring Pending Node"
-_RULE: Final = re.compile(r"-{60,}")
-_ROW: Final = re.compile(r"(\S+)\s+(\d+\.\d)%\s+(?:--|(\d+\.\d)%)\s+(\S+)(?: \((.+)\))?")
-_FOOTER: Final = re.compile(r"Valid:(\d+) / Leaving:(\d+) / Exiting:(\d+) / Joining:(\d+) / Down:(\d+)")
-_FOOTER_ORDER: Final = (
-    Membership.VALID,
-    Membership.LEAVING,
-    Membership.EXITING,
-    Membership.JOINING,
-    Membership.DOWN,
-)
 _COLUMNS: Final = ("node", "status", "avail", "ring", "pending")
 _NODE_CELL: Final = re.compile(r"\s*(?=\S)(\(C\) \s*)?(\S+) +")
 _SHARE: Final = re.compile(r"\d{1,3}\.\d")
@@ -38,25 +24,6 @@ _READY: Final = {"Ring ready: true": True, "Ring ready: false": False, "Ring rea
 _KEY: Final = "Key: (C) = Claimant; availability marked with '!' is unexpected"
 _ROUNDING: Final = 0.0501
 """Rounding error of each line: half of the last printed digit."""
-
-
-def parse_member_status(output: CommandOutput, dialect: RiakDialect) -> Reading[tuple[RiakMember, ...]]:
-    """`member-status`, 2.0 to 3.2. It lists a stopped node as `valid`."""
-
-    def parse() -> tuple[RiakMember, ...]:
-        answer = said(output, dialect)
-        answer.must_be_ok()
-        lines = [line for line in answer.lines if not blank(line)]
-        if len(lines) < 5 or not _TITLE.fullmatch(lines[0]) or " ".join(lines[1].split()) != _HEADINGS:  # noqa: PLR2004  (frame)
-            raise MalformedOutput("the heading of the membership is missing")
-        if not (_RULE.fullmatch(lines[2]) and _RULE.fullmatch(lines[-2])):
-            raise MalformedOutput("the membership is not whole")
-        members = tuple(_member(line) for line in lines[3:-2])
-        _must_agree(members, lines[-1])
-        _must_be_all(members)
-        return members
-
-    return reading("member-status", parse)
 
 
 def parse_cluster_status(output: CommandOutput, dialect: RiakDialect) -> Reading[ClusterStatus]:
@@ -80,19 +47,6 @@ def parse_cluster_status(output: CommandOutput, dialect: RiakDialect) -> Reading
         return ClusterStatus(ring_ready=_READY[lines[1]], members=members)
 
     return reading("cluster status", parse)
-
-
-def _member(line: str) -> RiakMember:
-    found = _ROW.fullmatch(line)
-    if found is None:
-        raise MalformedOutput(f"{shown(line)} is no member")
-    return RiakMember(
-        node=printed_node(found[4]),
-        membership=_membership(found[1]),
-        ring_share=float(found[2]),
-        pending_share=None if found[3] is None else float(found[3]),
-        location=found[5],
-    )
 
 
 def _cluster_member(row: Sequence[str]) -> ClusterMember:
@@ -129,16 +83,7 @@ def _availability(text: str) -> Availability:
         raise MalformedOutput(f"{shown(text)} is no availability") from None
 
 
-def _must_agree(members: Sequence[RiakMember], footer: str) -> None:
-    found = _FOOTER.fullmatch(footer)
-    if found is None:
-        raise MalformedOutput("the counts under the membership are missing")
-    counted = Counter(member.membership for member in members)
-    if [counted[each] for each in _FOOTER_ORDER] != [int(number) for number in found.groups()]:
-        raise MalformedOutput(f"{len(members)} members are listed, but counted as {shown(footer)}")
-
-
-def _must_be_all(members: Sequence[RiakMember] | Sequence[ClusterMember]) -> None:
+def _must_be_all(members: Sequence[ClusterMember]) -> None:
     """Check that every name occurs once, and that the shares add up, now and after the pending changes."""
     if len({member.node for member in members}) != len(members):
         raise MalformedOutput("a node is listed twice")

@@ -310,8 +310,7 @@ class RingReader:
         admin = self._admin
         signs = self._pool.submit(self._signs)
         transfers = self._sent_transfers()
-        ready, status = self._ask(admin.ring_ready), self._ask(admin.ring_status)
-        members, n_vals = self._ask(admin.members), self._ask(admin.n_vals)
+        ready, n_vals = self._ask(admin.ring_ready), self._ask(admin.n_vals)
         found = signs.result()
         stats = found[self._asked].stats if self._asked in found else NOT_READ
         partitions = self._partitions(stats)
@@ -323,9 +322,7 @@ class RingReader:
         types = n_vals.result()
         return replace(
             riak,
-            members=members.result(),
             ring_ready=ready.result(),
-            ring_status=status.result(),
             signs=found,
             transfers={node: each.result() for node, each in transfers.items()},
             waiting=waiting,

@@ -142,18 +142,6 @@ def node_names(text: str) -> tuple[NodeName, ...]:
     return names
 
 
-def atoms(text: str) -> tuple[str, ...]:
-    """A list of atoms.
-
-    Raises:
-        Malformed: it is another term.
-    """
-    found = _list(text)
-    if not all(isinstance(each, str) for each in found):
-        raise MalformedOutput(f"{text.strip()[:60]!r} is no list of atoms")
-    return tuple(str(each) for each in found)
-
-
 def counts_by_node(text: str) -> dict[NodeName, int]:
     """A list of `{node, count}`, each node once.
 

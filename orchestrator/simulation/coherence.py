@@ -84,8 +84,8 @@ def _of_a_shard(shard: ShardId, copies: Collection[ShardCopy], names: Collection
 def _of_the_ring(riak: RiakView, up: Collection[str], members: Collection[str]) -> Iterator[str]:
     """Parts that were not read are reported by the code that needs them."""
     yield from _strangers(up, members, "the node that is up is")
-    if not isinstance(riak.members, Unknown):
-        yield from _twice([member.node for member in riak.members], "the members are")
+    if not isinstance(riak.cluster, Unknown):
+        yield from _twice([member.node for member in riak.cluster.members], "the members are")
     if not isinstance(riak.ring, Unknown):
         if not riak.ring.owners:
             yield "the ring has no partition"
@@ -98,9 +98,10 @@ def _members(view: ClusterView) -> Collection[str]:
     """Names of the members; for Riak including those that are down."""
     if view.riak is None:
         return {node.name for node in view.nodes}
-    if isinstance(view.riak.members, Unknown):
-        raise UsageError(f"cannot be rehearsed: the members could not be read: {view.riak.members.reason}")
-    return {member.node for member in view.riak.members}
+    cluster = view.riak.cluster
+    if isinstance(cluster, Unknown):
+        raise UsageError(f"cannot be rehearsed: the members could not be read: {cluster.reason}")
+    return {member.node for member in cluster.members}
 
 
 def _twice(names: Iterable[str], what: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from orchestrator.errors import UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Observation, ServiceState
 from orchestrator.model.policy import Policy, Strategy
-from orchestrator.model.riak import HASH_SPACE, Membership, RiakView, limit_key
+from orchestrator.model.riak import Membership, RiakView, limit_key
 from orchestrator.simulation.required import require
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import SimMove
@@ -35,7 +35,7 @@ def mirrored_riak(view: ClusterView, seen: Observation, policy: Policy, seed: in
     world.agenda.now = seen.at
     world.rolling = policy.hasten_handoff
     up = {node.name: node for node in view.nodes}
-    for member in require(riak.members, "the members"):
+    for member in require(riak.cluster, "the members").members:
         if member.node not in world.vnodes:
             world.add_member(member.node)
         if member.membership is Membership.JOINING:
@@ -83,10 +83,22 @@ def _hand_offs(world: RiakWorld, riak: RiakView) -> None:
 
 
 def _moves(world: RiakWorld, riak: RiakView) -> None:
-    """Add partitions that will change their owner. Their time is not known, so they keep waiting."""
-    for change in require(riak.ring_status, "the ring's status").pending:
-        to = next((name for name in world.vnodes if name == change.next_owner), None)
-        for partition in change.partitions if to is not None else ():
-            number = partition.index // (HASH_SPACE // world.ring.size)
-            if to is not None and number < world.ring.size:
-                world.moves.append(SimMove(partition=number, to=to, since=world.agenda.now))
+    """Add partitions that will change their owner: as many as the shares say, at least an exchange.
+
+    Which ones is not read, and their time is not known, so they keep waiting.
+    """
+    members = require(riak.cluster, "the members").members
+    pending = {
+        each.node: each.pending_share - each.ring_share for each in members if each.pending_share is not None
+    }
+    gains = {name: round(share * world.ring.size / 100) for name, share in pending.items()}
+    takers = [name for name, count in gains.items() for _ in range(count)]
+    for number, owner in enumerate(world.ring.owners):
+        if takers and gains.get(owner, 0) < 0:
+            gains[owner] += 1
+            world.moves.append(SimMove(partition=number, to=takers.pop(), since=world.agenda.now))
+    if pending and not world.moves:  # an exchange, which changes no share
+        owners = world.ring.owners
+        two = [owners.index(name) for name in dict.fromkeys(owners)][:2]
+        for number, other in zip(two, reversed(two), strict=True):
+            world.moves.append(SimMove(partition=number, to=owners[other], since=world.agenda.now))

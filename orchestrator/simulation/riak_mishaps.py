@@ -1,6 +1,6 @@
 """Mishaps of Riak clusters only: partitions that move, members that join, stalls.
 
-`ring-status` and `member-status` list a partition that will change its owner from the commit of the plan on.
+`cluster status` has the share of a partition that will change its owner from the commit of the plan on.
 `transfers` lists it only while it moves, which is rare: partitions move one at a time, when both owners are
 up with all their vnodes. Until all nodes have received a change, the claimant reports the ring as not ready,
 though all of them list the same owners.

@@ -18,13 +18,9 @@ from orchestrator.model.riak import (
     ClusterStatus,
     Membership,
     NodeStats,
-    OwnershipChange,
     PartitionCount,
-    PendingPartition,
-    RiakMember,
     RiakView,
     RingReady,
-    RingStatus,
     ServiceWait,
     SignsOfLife,
     Transfers,
@@ -117,10 +113,8 @@ def _riak(world: RiakWorld, look: Collection[Look]) -> RiakView:
         transfers = dict.fromkeys(asked, _transfers(world))
     health, activity = Look.HEALTH in look, Look.ACTIVITY in look
     return RiakView(
-        members=tuple(_member(world, name) for name in world.vnodes),
         cluster=_cluster_status(world),
         ring_ready=_ring_ready(world) if health else NOT_READ,
-        ring_status=_ring_status(world),
         signs={name: _signs(world, name) for name in world.up} if health else {},
         transfers=transfers,
         waiting=NOT_READ if isinstance(transfers, Unknown) else _waiting(world),
@@ -171,17 +165,8 @@ def _membership(world: RiakWorld, name: NodeName) -> Membership:
     return Membership.JOINING if name in world.joining else Membership.VALID
 
 
-def _member(world: RiakWorld, name: NodeName) -> RiakMember:
-    return RiakMember(
-        node=name,
-        membership=_membership(world, name),
-        ring_share=_share(world, name),
-        pending_share=_pending(world, name),
-        location=world.nodes[name].zone,
-    )
-
-
 def _cluster_status(world: RiakWorld) -> ClusterStatus:
+    """`cluster status`: the ring is ready even while a node is down, if the claimant is up."""
     up = world.up
     members = tuple(
         ClusterMember(
@@ -196,30 +181,6 @@ def _cluster_status(world: RiakWorld) -> ClusterStatus:
         for name in world.vnodes
     )
     return ClusterStatus(ring_ready=_heard(world) if world.master in up else None, members=members)
-
-
-def _ring_status(world: RiakWorld) -> RingStatus:
-    """`ring-status`: the ring is ready even while a node is down, if the claimant is up."""
-    claimant, up = world.master or min(world.vnodes), world.up
-    moving: dict[tuple[NodeName, NodeName], list[int]] = {}
-    for move in world.moves:
-        moving.setdefault((world.ring.owners[move.partition], move.to), []).append(move.partition)
-    return RingStatus(
-        claimant=claimant,
-        claimant_up=claimant in up,
-        ring_ready=_heard(world) if claimant in up else None,
-        pending=tuple(
-            OwnershipChange(
-                owner=owner,
-                next_owner=to,
-                partitions=tuple(
-                    PendingPartition(index=number * (HASH_SPACE // world.ring.size)) for number in numbers
-                ),
-            )
-            for (owner, to), numbers in moving.items()
-        ),
-        unreachable=_down(world),
-    )
 
 
 def _heard(world: RiakWorld) -> bool:

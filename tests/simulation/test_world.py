@@ -21,7 +21,14 @@ from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import Activity, ClusterView, Level, Look
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import Membership, PartitionCount, RiakView, RingStatus, SignsOfLife, Transfers
+from orchestrator.model.riak import (
+    ClusterStatus,
+    Membership,
+    PartitionCount,
+    RiakView,
+    SignsOfLife,
+    Transfers,
+)
 from orchestrator.riak.rules.quorum import breaches
 from orchestrator.simulation import (
     allocation,
@@ -356,13 +363,13 @@ def transfers(world: World) -> str:
 def ring(world: World) -> str:
     """What changes its owner, and what is true of the ring."""
     assert isinstance(world, RiakWorld)
-    status = _riak(world).ring_status
-    assert isinstance(status, RingStatus)
-    pending = sum(len(change.partitions) for change in status.pending)
+    status = _riak(world).cluster
+    assert isinstance(status, ClusterStatus)
     owned = ", ".join(f"{name} {count}" for name, count in sorted(Counter(world.ring.owners).items()))
     wrong = [name for name in world.vnodes if breaches(world.ring, {3}, {name}) or not world.serves(name)]
-    claimant = f"claimant {status.claimant}, up {status.claimant_up}, ready {status.ring_ready}"
-    return f"{pending} pending; owners {owned}; {claimant}; breached or silent {wrong}"
+    ready = status.ring_ready
+    claimant = f"claimant {world.master}, up {ready is not None}, ready {ready}"
+    return f"{len(world.moves)} pending; owners {owned}; {claimant}; breached or silent {wrong}"
 
 
 def handed(world: World) -> str:
@@ -373,9 +380,9 @@ def handed(world: World) -> str:
 
 
 def _joining(world: World) -> str:
-    members = _riak(world).members
-    assert isinstance(members, tuple)
-    return f"joining {[each.node for each in members if each.membership is Membership.JOINING]}"
+    status = _riak(world).cluster
+    assert isinstance(status, ClusterStatus)
+    return f"joining {[each.node for each in status.members if each.membership is Membership.JOINING]}"
 
 
 def _service(world: World) -> str:

@@ -35,7 +35,7 @@ import pytest
 
 from orchestrator.riak.dialect import RiakDialect
 from orchestrator.riak.output import CommandOutput
-from orchestrator.riak.parse_members import parse_cluster_status, parse_member_status
+from orchestrator.riak.parse_members import parse_cluster_status
 from orchestrator.riak.parse_ring import parse_partitions, ring_of
 from orchestrator.riak.parse_stats import parse_stats
 from tests.doubles.riak_double.commands import answer
@@ -77,7 +77,8 @@ OF_THE_PROGRAM = re.compile(r"riak (daemon|start|stop|versions)|riak admin wait-
 DOWN = {"stopped", "stoppedgen", "killed"}
 NOT_ASKED = re.compile(
     r"riak (eval|rpc erlang|rpc riak_core_node_watcher services|restart|status|chkconfig|config"
-    r"|admin (handoff|vnode-status|aae-status|ensemble-status|describe|services|status|set|down"
+    r"|admin (ring-status|member-status|handoff|vnode-status|aae-status|ensemble-status|describe|services"
+    r"|status|set|down"
     r"|show (handoff|riak_core|nosuch)|cluster (plan|partition-count|join|commit)"
     r"|transfer-limit (\d+|abc)$)).*"
 )
@@ -236,8 +237,7 @@ def settled(**faults: str) -> World:
 
 def test_a_settled_cluster_says_what_was_recorded() -> None:
     world = settled()
-    for command in ("admin member-status", "admin cluster status", "admin ring-status"):
-        assert world.ask(DEV1, command) == recorded_text("settled", f"riak {command}")
+    assert world.ask(DEV1, "admin cluster status") == recorded_text("settled", "riak admin cluster status")
     assert world.ask(DEV1, "admin transfers") == recorded_text("pre", "riak admin transfers")
 
 
@@ -248,9 +248,9 @@ def test_a_node_down_is_what_was_recorded(subtests: pytest.Subtests) -> None:
             DEV2,
             DEV1,
             "dev2down",
-            ["member-status", "ringready", "ring-status", "transfers", "cluster status"],
+            ["ringready", "transfers", "cluster status"],
         ),
-        (DEV1, DEV3, "claimantdown", ["ring-status", "cluster status", "ringready"]),
+        (DEV1, DEV3, "claimantdown", ["cluster status", "ringready"]),
     ]:
         world = settled()
         world.stop(gone)
@@ -396,15 +396,13 @@ def test_partitions_and_stats_have_the_same_ring() -> None:
 
 
 def test_locations_are_beside_members_that_are_up_or_down() -> None:
-    """A column of `cluster status` from the first location on; in `member-status` behind the name."""
+    """A column of `cluster status` from the first location on."""
     world = settled_five()
     world.stop(SECOND)
     view = replace(world.view(FIRST), locations={FIRST: "rack a", SECOND: "rack b"})
     status = known(parse_cluster_status(*read(view, "cluster status")))
-    members = known(parse_member_status(*read(view, "member-status")))
     expected = {name: {FIRST: "rack a", SECOND: "rack b"}.get(name) for name in FIVE}
     assert {each.node: each.location for each in status.members} == expected
-    assert {each.node: each.location for each in members} == expected
     assert "location" not in read(world.view(FIRST), "cluster status")[0].stdout
 
 

@@ -334,10 +334,8 @@ def _noting(made: list[Check], checks: Iterable[Check]) -> Iterator[Check]:
 def ring_checks(riak: RiakView) -> Iterator[Check]:
     """Check what the predicates need of Riak, and each node's `/stats`: without them a run holds at once."""
     parts: Mapping[str, Reading[object]] = {
-        "members": riak.members,
         "status": riak.cluster,
         "ringready": riak.ring_ready,
-        "ring-status": riak.ring_status,
         "ring": riak.ring,
         "n_val": riak.n_vals,
         "transfers": riak.transfers,

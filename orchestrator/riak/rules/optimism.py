@@ -16,7 +16,6 @@ from orchestrator.model.riak import (
     PartitionCount,
     RiakView,
     RingReady,
-    RingStatus,
     ServiceWait,
     SignsOfLife,
     Transfers,
@@ -133,9 +132,10 @@ def _with_all_up(seen: Observation) -> Observation | None:
         return None
     members = tuple(replace(m, availability=Availability.UP) if m.node in down else m for m in status.members)
     names = frozenset(member.node for member in members)
+    lost = any(member.claimant and member.node in down for member in members)
     riak = replace(
         view.riak,
-        cluster=replace(status, members=members),
+        cluster=replace(status, members=members, ring_ready=True if lost else status.ring_ready),
         signs={**view.riak.signs, **{name: _well(view.riak, name, names) for name in down}},
     )
     riak = _asked_of_all(riak, down, names)
@@ -146,19 +146,11 @@ def _with_all_up(seen: Observation) -> Observation | None:
 
 def _asked_of_all(riak: RiakView, down: set[NodeName], names: frozenset[NodeName]) -> RiakView:
     """What the others report about the ring, without what they report because these are down."""
-    ready, status, transfers = riak.ring_ready, riak.ring_status, riak.transfers
+    ready, transfers = riak.ring_ready, riak.transfers
     if isinstance(ready, RingReady) and ready.agreed:
         ready = replace(ready, nodes=tuple(sorted(down.union(ready.nodes))))
     elif isinstance(ready, RingReady) and ready.down and set(ready.down) <= down:
         ready = RingReady(agreed=True, nodes=tuple(sorted(names)))
-    if isinstance(status, RingStatus):
-        lost = status.claimant in down
-        status = replace(
-            status,
-            claimant_up=status.claimant_up or lost,
-            ring_ready=True if lost else status.ring_ready,
-            unreachable=tuple(name for name in status.unreachable if name not in down),
-        )
     if not isinstance(transfers, Unknown):
         said: dict[NodeName, Reading[Transfers]] = {
             node: Transfers() if isinstance(each, Transfers) and down & set(each.down) else each
@@ -168,7 +160,7 @@ def _asked_of_all(riak: RiakView, down: set[NodeName], names: frozenset[NodeName
         for node in sorted(names - said.keys())[:missing]:
             said[node] = Transfers()
         transfers = said
-    return replace(riak, ring_ready=ready, ring_status=status, transfers=transfers)
+    return replace(riak, ring_ready=ready, transfers=transfers)
 
 
 def _member(view: ClusterView, name: NodeName) -> Node:

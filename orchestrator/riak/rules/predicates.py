@@ -5,10 +5,13 @@ The docs' catalogue is generated from the list at the end; the names are public.
 No single command shows everything, and each one can look good at a bad moment (recorded on 3.2.1):
 
 - `transfers` prints `No transfers active` while a node is down.
-- `member-status` lists a stopped node as valid.
-- `ring-status` calls the ring ready while a node is down, and says nothing of a node that is marked as down.
+- `cluster status` calls the ring ready while a node is down, and lists a stopped node as valid. Only the
+  column of availability shows it.
 - `ringready` says TRUE while the claimant says that the ring is not ready, since changes are pending.
 - `ringready` and `transfers` silently leave out a node that is up but does not answer them.
+
+`member-status` and `ring-status` are not read: in every recorded state `cluster status` has what they print.
+Of a pending change it has the shares of the members, not the partitions.
 
 So each predicate needs its own proof, and compares the nodes that a command names with the members. A missing
 reading is a hold.
@@ -79,51 +82,42 @@ def ring_ready(_question: Question, view: RiakView) -> Iterator[Finding]:
         yield "ring", parted or f"{', '.join(ready.down)} cannot be asked about the ring"
     else:
         members = _members(view)
-        if isinstance(members, Unknown):
-            yield "ring", f"which nodes must agree is unknown: {members.reason}"
-        elif members != frozenset(ready.nodes):
+        if not isinstance(members, Unknown) and members != frozenset(ready.nodes):
             apart = _names(members ^ frozenset(ready.nodes))
             yield "ring", f"{apart} are members or agreed on the ring, but not both"
-    status = view.ring_status
-    if isinstance(status, Unknown):
-        yield "claimant", status
-    elif not status.claimant_up:
-        yield f"claimant {status.claimant}", "it does not answer, so it is unknown whether the ring is ready"
-    elif not status.ring_ready:
-        yield f"claimant {status.claimant}", "it reports that the ring is not ready"
+    cluster = view.cluster
+    if isinstance(cluster, Unknown):
+        yield "claimant", cluster
+    elif not cluster.ring_ready:
+        silent = "it does not answer, so it is unknown whether the ring is ready"
+        said = silent if cluster.ring_ready is None else "it reports that the ring is not ready"
+        yield f"claimant {_names(each.node for each in cluster.members if each.claimant)}", said
 
 
 def no_pending_ownership_change(_question: Question, view: RiakView) -> Iterator[Finding]:
     """No partition is moving to another owner, and no node joins or leaves."""
-    status = view.ring_status
-    if isinstance(status, Unknown):
-        yield "ring", status
-    else:
-        for change in status.pending:
+    if isinstance(view.cluster, Unknown):
+        yield "members", view.cluster
+        return
+    members = view.cluster.members
+    for member in members:
+        if member.membership in (Membership.JOINING, Membership.LEAVING, Membership.EXITING):
+            yield member.node, f"it is {member.membership.value}"
+        elif member.pending_share not in (None, member.ring_share):
             yield (
-                f"{change.owner} to {change.next_owner}",
-                f"{len(change.partitions)} partitions change their owner",
+                member.node,
+                f"it owns {member.ring_share} % of the ring and is to own {member.pending_share} %",
             )
-    members = view.members
-    if isinstance(members, Unknown):
-        yield "members", members
-    else:
-        for member in members:
-            if member.membership in (Membership.JOINING, Membership.LEAVING, Membership.EXITING):
-                yield member.node, f"it is {member.membership.value}"
-            elif member.pending_share is not None and member.pending_share != member.ring_share:
-                yield (
-                    member.node,
-                    f"it owns {member.ring_share} % of the ring and is to own {member.pending_share} %",
-                )
+    if members and all(member.pending_share == member.ring_share for member in members):
+        yield "ring", "partitions change their owner, and the share of each member stays the same"
 
 
 def all_members_up(question: Question, view: RiakView) -> Iterator[Finding]:
-    """Every member is up in `cluster status` and answers `/stats`; `member-status` does not show that.
+    """Every member is up in `cluster status` and answers `/stats`.
 
     After the stop the run reads `/stats` of all members. If one did not answer, no node would count as back.
     """
-    cluster, members = view.cluster, _members(view)
+    cluster = view.cluster
     if isinstance(cluster, Unknown):
         yield "members", cluster
         return
@@ -134,17 +128,8 @@ def all_members_up(question: Question, view: RiakView) -> Iterator[Finding]:
         elif isinstance(stats := view.signs.get(member.node, SignsOfLife()).stats, Unknown):
             yield member.node, f"its /stats cannot be read, which show when a node is back: {stats.reason}"
     listed = frozenset(member.node for member in cluster.members)
-    if isinstance(members, Unknown):
-        yield "members", members
-    else:
-        for node in sorted(members ^ listed):
-            yield node, "cluster status and member-status do not both list it"
     for node in sorted(frozenset(question.wave.nodes) - listed):
         yield node, "it is not a member of the cluster"
-    if not isinstance(view.ring_status, Unknown):
-        for node in view.ring_status.unreachable:
-            if node not in _down(cluster):
-                yield node, "ring-status cannot reach it"
 
 
 def no_transfers(question: Question, view: RiakView) -> Iterator[Finding]:
@@ -202,9 +187,9 @@ def _evidence(breach: Breach, lists: int, wave: Nodes) -> Evidence:
 
 
 def _members(view: RiakView) -> Reading[Nodes]:
-    if isinstance(view.members, Unknown):
-        return view.members
-    return frozenset(member.node for member in view.members)
+    if isinstance(view.cluster, Unknown):
+        return view.cluster
+    return frozenset(member.node for member in view.cluster.members)
 
 
 def _down(cluster: ClusterStatus) -> Nodes:

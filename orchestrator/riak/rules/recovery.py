@@ -232,10 +232,7 @@ def unclean(view: RiakView, excused: Held) -> Iterator[Finding]:
             yield f"transfers by {asked}", transfers
         elif not (left := less(transfers, view, excused)).clean:
             yield f"transfers by {asked}", "; ".join(what_transfers(left))
-    if not isinstance(view.members, Unknown):
-        known = len(view.members)
-    else:
-        known = ASKED_AT_LEAST if isinstance(view.cluster, Unknown) else len(view.cluster.members)
+    known = ASKED_AT_LEAST if isinstance(view.cluster, Unknown) else len(view.cluster.members)
     wanted = min(ASKED_AT_LEAST, known)
     if len(view.transfers) < wanted:
         yield "transfers", f"{len(view.transfers)} nodes were asked instead of {wanted}"

@@ -60,8 +60,6 @@ def answer(words: Sequence[str], view: View) -> Answer:
         case ["rpc", "riak_core_node_watcher", "nodes", service]:
             up = [f"'{each.name}'" for each in view.reports if service.strip("[]") in each.services]
             return Answer(Said(f"[{','.join(up)}]\n", None))
-        case ["admin", "member-status"]:
-            return Answer(texts.member_status(view))
         case ["admin", "cluster", *rest]:
             return _cluster(rest, view)
         case ["admin", "transfer-limit", *rest]:
@@ -77,7 +75,6 @@ def answer(words: Sequence[str], view: View) -> Answer:
 def _admin(words: Sequence[str], view: View) -> Answer:
     plain = {
         "ringready": texts.ringready,
-        "ring-status": texts.ring_status,
         "transfers": texts.transfers,
     }
     match words:

@@ -83,35 +83,6 @@ def claimant_is_up(view: View) -> bool:
     return view.report(view.ring.claimant) is not None
 
 
-def ring_status(view: View) -> Said:
-    """`ring-status`."""
-    up = claimant_is_up(view)
-    head = (
-        f"{title('Claimant')}\n"
-        f"Claimant:  '{view.ring.claimant}'\n"
-        f"Status:     {'up' if up else 'down'}\n"
-        f"Ring Ready: {'true' if up else 'unknown'}\n\n"
-        f"{title('Ownership Handoff')}\n"
-        f"No pending changes.\n\n{title('Unreachable Nodes')}\n"
-    )
-    if view.down:
-        start = "The following nodes are unreachable: "
-        return Said(f"{head}{start}{atoms(view.down, column=len(start))}\n\n{UNREACHABLE}")
-    return Said(f"{head}All nodes are up and reachable\n\n")
-
-
-def member_status(view: View) -> Said:
-    """`member-status`. No location was recorded."""
-    ring = view.ring
-    rows = []
-    for name in ring.members:
-        place = f" ({view.locations[name]})" if name in view.locations else ""
-        rows.append(f"valid     {percent(ring.share(name)):>5}%      --      {name}{place}\n")
-    total = f"Valid:{len(rows)} / Leaving:0 / Exiting:0 / Joining:0 / Down:0"
-    head = f"{title('Membership')}\nStatus     Ring    Pending    Node\n{RULE}\n"
-    return Said(f"{head}{''.join(rows)}{RULE}\n{total}\n")
-
-
 def transfers(view: View) -> Said:
     """`transfers`.
 

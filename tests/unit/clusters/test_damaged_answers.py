@@ -26,18 +26,16 @@ from orchestrator.model.riak import (
     Availability,
     ClusterStatus,
     Membership,
-    RiakMember,
     RingReady,
-    RingStatus,
     ServiceWait,
     TransferLimits,
     Transfers,
 )
 from orchestrator.riak.dialect import dialect_of
 from orchestrator.riak.output import CommandOutput
-from orchestrator.riak.parse_members import parse_cluster_status, parse_member_status
+from orchestrator.riak.parse_members import parse_cluster_status
 from orchestrator.riak.parse_pace import parse_timer
-from orchestrator.riak.parse_ring import parse_ring_status, parse_ringready
+from orchestrator.riak.parse_ring import parse_partitions, parse_ringready
 from orchestrator.riak.parse_stats import parse_stats
 from orchestrator.riak.parse_transfers import parse_transfers
 from tests.fakes.riak_meanings import DIALECT, parser_of
@@ -127,26 +125,25 @@ def good(command: str, value: Any) -> bool:
             return False
         case RingReady(agreed=agreed):
             return agreed
-        case RingStatus(claimant_up=up, ring_ready=ready, pending=pending, unreachable=unreachable):
-            return up and ready is True and not pending and not unreachable
         case ClusterStatus(ring_ready=ready, members=members):
-            return ready is True and all(each.availability is Availability.UP for each in members)
+            return ready is True and all(
+                each.availability is Availability.UP
+                and each.membership is Membership.VALID
+                and each.pending_share is None
+                for each in members
+            )
         case Transfers():
             return value.clean
         case ServiceWait(up=up):
             return up
         case bool():
             return value and command == "riak ping"
-        case tuple() if value and isinstance(value[0], RiakMember):
-            return all(each.membership is Membership.VALID and each.pending_share is None for each in value)
     return False
 
 
 JUDGED = (
     "riak ping",
     "riak admin ringready",
-    "riak admin ring-status",
-    "riak admin member-status",
     "riak admin cluster status",
     "riak admin transfers",
     "riak admin wait-for-service riak_kv",
@@ -315,8 +312,6 @@ def test_transfer_limits_that_lack_lines_are_fewer_and_the_same() -> None:
 
 
 PARSERS = {
-    "riak admin ring-status": parse_ring_status,
-    "riak admin member-status": parse_member_status,
     "riak admin cluster status": parse_cluster_status,
     "riak admin transfers": parse_transfers,
 }
@@ -381,7 +376,7 @@ LONG: Mapping[str, tuple[Callable[..., Any], str]] = {
     "a list of a hundred thousand lines": (parse_ringready, AGREED),
     "a bracket that is never closed": (parse_ringready, "[\n" + "a,\n" * MANY + "ok\n"),
     "a cell of nothing but blanks": (parse_cluster_status, STATUS),
-    "a heading that goes on and on": (parse_ring_status, "= " * MANY + "\nok\n"),
+    "a heading that goes on and on": (parse_partitions, f"Partitions owned by {'= ' * MANY}:\nok\n"),
     "a number of five thousand digits": (parse_transfers, WAITING),
     "another one": (parse_stats, f'{{"ring_num_partitions": {DIGITS}}}'),
     "a text where a number should be": (parse_stats, json.dumps({"ring_num_partitions": "x" * 3_000_000})),

@@ -110,8 +110,6 @@ def test_the_shipped_sudoers_allow_the_commands_and_no_others() -> None:
     reader = RiakAdmin(runner=asked, commands=lambda _: commands, dialect=DIALECT)
     reads = (
         reader.ring_ready,
-        reader.ring_status,
-        reader.members,
         reader.cluster_status,
         reader.transfers,
         reader.transfer_limits,

@@ -348,10 +348,10 @@ def test_without_rpc_a_service_is_waited_for_once_a_minute(stage: Staged) -> Non
 def test_before_a_stop_the_commands_themselves_are_asked(stage: Staged, phase: Phase) -> None:
     found = riak(read(stage, phase))
     lines = [line for _, line in stage.runner.asked]
-    for part in (found.members, found.cluster, found.ring_ready, found.ring_status, found.ring, found.n_vals):
+    for part in (found.cluster, found.ring_ready, found.ring, found.n_vals):
         assert not isinstance(part, Unknown)
     assert lines.count("admin transfers") == 2
-    for command in ("ringready", "ring-status", "member-status", "cluster status", "bucket-type list"):
+    for command in ("ringready", "cluster status", "bucket-type list"):
         assert lines.count(f"admin {command}") == 1, command
     assert not found.beyond
     assert max(stage.runner.starts_of_vms().values()) <= 6, "spread over the members"

@@ -23,13 +23,10 @@ from orchestrator.model.riak import (
     Availability,
     ClusterStatus,
     Membership,
-    OwnershipChange,
     PartitionCount,
-    PendingPartition,
     RiakView,
     Ring,
     RingReady,
-    RingStatus,
     SignsOfLife,
     Transfers,
 )
@@ -75,18 +72,6 @@ def _of(wave: tuple[NodeName, ...] = (TWO,), **parts: Any) -> Question:
     return viewing(asked, riak=replace(_riak(asked), **parts))
 
 
-def _status(**fields: Any) -> RingStatus:
-    status = _riak(_asked()).ring_status
-    assert isinstance(status, RingStatus)
-    return replace(status, **fields)
-
-
-def _members(**of_five: Any) -> tuple[Any, ...]:
-    members = _riak(_asked()).members
-    assert not isinstance(members, Unknown)
-    return tuple(replace(each, **of_five) if each.node == FIVE else each for each in members)
-
-
 def _cluster(name: NodeName = FIVE, **fields: Any) -> ClusterStatus:
     cluster = _riak(_asked()).cluster
     assert isinstance(cluster, ClusterStatus)
@@ -96,10 +81,9 @@ def _cluster(name: NodeName = FIVE, **fields: Any) -> ClusterStatus:
 
 def _cluster_of(nodes: tuple[NodeName, ...]) -> dict[str, Any]:
     """The readings that list these nodes, and no others, as members that are well."""
-    (member, *_), (status, *_) = _members(), _cluster().members
+    status, *_ = _cluster().members
     signs = _riak(_asked()).signs[ONE]
     return {
-        "members": tuple(replace(member, node=node) for node in nodes),
         "cluster": ClusterStatus(
             ring_ready=True, members=tuple(replace(status, node=node) for node in nodes)
         ),
@@ -143,7 +127,9 @@ APART: Final = viewing(
     nodes=tuple(replace(n, attributes={"location": f"rack-{n.name}"}) for n in view_of(_asked()).nodes),
 )
 MOVING: Final = ActiveTransfer(kind="repair", vnode="riak_kv_vnode", index=0, source=ONE, target=TWO)
-CHANGE: Final = OwnershipChange(owner=ONE, next_owner=TWO, partitions=(PendingPartition(index=0),))
+SWAPPED: Final = replace(
+    _cluster(), members=tuple(replace(m, pending_share=m.ring_share) for m in _cluster().members)
+)
 BY_TWO: Final = f"transfers by {TWO}"
 COUNT: Final = (PartitionCount(node=FIVE, partitions=1),)
 NO_LIST: Final = "members or agreed on the ring, but not both"
@@ -170,20 +156,19 @@ ALONE: Final[dict[str, list[tuple[Question, str, str]]]] = {
         (_of(ring_ready=RingReady(agreed=True, nodes=OTHERS)), "ring", f"{FIVE} are {NO_LIST}"),
         (_of(ring_ready=RingReady(agreed=True, nodes=(*SIGNS, STRANGER))),
          "ring", f"{STRANGER} are {NO_LIST}"),
-        (_of(ring_status=_status(ring_ready=False)), f"claimant {ONE}", "is not ready"),
-        (_of(ring_status=_status(claimant_up=False, ring_ready=None)), f"claimant {ONE}", "does not answer"),
+        (_of(cluster=replace(_cluster(), ring_ready=False)), f"claimant {ONE}", "is not ready"),
+        (_of(cluster=replace(_cluster(), ring_ready=None)), f"claimant {ONE}", "does not answer"),
     ],
     "no_pending_ownership_change": [
-        (_of(ring_status=_status(pending=(CHANGE,))), f"{ONE} to {TWO}", "1 part"),
+        (_of(cluster=SWAPPED), "ring", "the share of each member stays the same"),
         *(
-            (_of(members=_members(membership=how)), FIVE, f"it is {how.value}")
+            (_of(cluster=_cluster(membership=how)), FIVE, f"it is {how.value}")
             for how in (Membership.JOINING, Membership.LEAVING, Membership.EXITING)
         ),
-        (_of(members=_members(pending_share=0.0)), FIVE, "is to own 0.0 %"),
+        (_of(cluster=_cluster(pending_share=0.0)), FIVE, "is to own 0.0 %"),
     ],
     "all_members_up": [
         (_of(cluster=_cluster(membership=Membership.DOWN)), FIVE, "cluster status shows down"),
-        (_of(ring_status=_status(unreachable=(FIVE,))), FIVE, "ring-status cannot reach it"),
         (_of(signs={**SIGNS, FIVE: SignsOfLife(stats=WHY)}), FIVE, WHY.reason),
         (_of(signs={name: SIGNS[name] for name in OTHERS}), FIVE, "/stats cannot be read"),
     ],
@@ -251,10 +236,8 @@ def test_only_this_rule_stands_in_the_way(subtests: pytest.Subtests) -> None:
 
 def test_what_is_not_read_is_refused_with_its_reason(subtests: pytest.Subtests) -> None:
     for unread, rules in [
-        ("members", {"ring_ready", "no_pending_ownership_change", "all_members_up"}),
-        ("cluster", {"all_members_up", "preference_lists_keep_quorum"}),
+        ("cluster", OF_THE_RING - {"no_transfers"}),
         ("ring_ready", {"ring_ready"}),
-        ("ring_status", {"ring_ready", "no_pending_ownership_change"}),
         ("transfers", {"no_transfers"}),
         ("ring", {"preference_lists_keep_quorum"}),
         ("n_vals", {"preference_lists_keep_quorum"}),
@@ -496,10 +479,8 @@ def _recorded(state: str) -> Question:
     asked = [NodeName("dev1@127.0.0.1"), NodeName("dev3@127.0.0.1")]
     return _of(
         (asked[0],),
-        members=said.get("riak admin member-status", WHY),
         cluster=said.get("riak admin cluster status", WHY),
         ring_ready=said.get("riak admin ringready", WHY),
-        ring_status=said.get("riak admin ring-status", WHY),
         transfers=dict.fromkeys(asked, said.get("riak admin transfers", Transfers())),
         signs={},
     )
@@ -507,7 +488,7 @@ def _recorded(state: str) -> Question:
 
 def test_the_recorded_bad_moments_are_refused(subtests: pytest.Subtests) -> None:
     for state, name, evidence in [
-        ("joining1", "no_pending_ownership_change", "5 partitions change their owner"),
+        ("joining2", "no_pending_ownership_change", "owns 100.0 % of the ring and is to own 37.5 %"),
         ("joining1", "no_transfers", "dev2@127.0.0.1 has 16 partitions waiting to be handed off"),
         ("joining2", "ring_ready", "it reports that the ring is not ready"),
         ("dev2down", "all_members_up", "cluster status shows valid, down!"),
