@@ -12,11 +12,11 @@ may have a special meaning in a shell, and names that have one are refused (`ter
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.riak import (
     ClusterStatus,
     LimitSet,
@@ -28,7 +28,7 @@ from orchestrator.model.riak import (
 )
 from orchestrator.riak import parse_bucket_types, parse_limits, parse_members, parse_node, parse_pace
 from orchestrator.riak.dialect import RiakDialect
-from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.output import CommandOutput, RiakUnreadable
 from orchestrator.riak.parse_ring import parse_partitions, parse_ringready
 from orchestrator.riak.parse_transfers import parse_transfers
 
@@ -63,6 +63,18 @@ class Runner(Protocol):
         little.
         """
         ...
+
+
+def output_of(runner: Runner, node: NodeName, command: AdminCommand) -> CommandOutput:
+    """The output of a command that ran.
+
+    Raises:
+        RiakUnreadable: it was certainly not run.
+    """
+    output = runner.run(node, command)
+    if isinstance(output, Unknown):
+        raise RiakUnreadable(output.reason, passes=output.passes)
+    return output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,122 +178,110 @@ def _admin(dialect: RiakDialect, riak: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakAdmin:
-    """Runs commands on a cluster: every method one command on one node. It returns a value or `Unknown`."""
+    """Runs commands on a cluster: every method one command on one node.
+
+    What cannot be read raises `RiakUnreadable`.
+    """
 
     runner: Runner
     commands: Callable[[NodeName], Commands]  # by node
     dialect: RiakDialect
 
-    def pid(self, node: NodeName) -> Reading[int]:
+    def pid(self, node: NodeName) -> int:
         """The pid of its Erlang VM."""
         return self._ask(node, self.commands(node).pid, lambda output, _: parse_node.parse_pid(output))
 
-    def ring_ready(self, node: NodeName) -> Reading[RingReady]:
+    def ring_ready(self, node: NodeName) -> RingReady:
         """`ringready`."""
         return self._ask(node, self.commands(node).asking("ringready"), parse_ringready)
 
-    def cluster_status(self, node: NodeName) -> Reading[ClusterStatus]:
+    def cluster_status(self, node: NodeName) -> ClusterStatus:
         """`cluster status`."""
         return self._ask(
             node, self.commands(node).asking("cluster", "status"), parse_members.parse_cluster_status
         )
 
-    def transfers(self, node: NodeName) -> Reading[Transfers]:
+    def transfers(self, node: NodeName) -> Transfers:
         """`transfers`."""
         return self._ask(node, self.commands(node).asking("transfers"), parse_transfers)
 
-    def transfer_limits(self, node: NodeName) -> Reading[TransferLimits]:
+    def transfer_limits(self, node: NodeName) -> TransferLimits:
         """`transfer-limit`: the limits of all nodes that answer."""
         return self._ask(
             node, self.commands(node).asking("transfer-limit"), parse_limits.parse_transfer_limits
         )
 
-    def set_transfer_limit(self, asked: NodeName, node: NodeName, limit: int) -> Reading[LimitSet]:
+    def set_transfer_limit(self, asked: NodeName, node: NodeName, limit: int) -> LimitSet:
         """Set one node's limit; any node can run the command."""
         command = self.commands(asked).set_transfer_limit(node, limit)
         return self._ask(asked, command, parse_limits.parse_limit_set)
 
-    def timer(self, node: NodeName) -> Reading[int]:
+    def timer(self, node: NodeName) -> int:
         """Milliseconds between two steps of its vnode manager."""
         return self._ask(node, self.commands(node).timer, lambda output, _: parse_pace.parse_timer(output))
 
-    def set_timer(self, node: NodeName, milliseconds: int) -> Reading[bool]:
+    def set_timer(self, node: NodeName, milliseconds: int) -> bool:
         """Set that time on one node."""
         command = self.commands(node).set_timer(milliseconds)
         return self._ask(node, command, lambda output, _: parse_pace.parse_done(output))
 
-    def force_handoff(self, asked: NodeName) -> Reading[int]:
+    def force_handoff(self, asked: NodeName) -> int:
         """Start all waiting handoffs on all nodes. Returns the number of nodes that accepted."""
         command = self.commands(asked).force_handoff
         return self._ask(asked, command, lambda output, _: parse_pace.parse_forced(output))
 
-    def unstarted(self, node: NodeName) -> Reading[int]:
+    def unstarted(self, node: NodeName) -> int:
         """The number of vnodes that the node has not started since its own start."""
         command = self.commands(node).manager_state
         return self._ask(node, command, lambda output, _: parse_pace.parse_unstarted(output))
 
-    def who_answers(self, node: NodeName) -> Reading[NodeName]:
+    def who_answers(self, node: NodeName) -> NodeName:
         """The name of the node that answers on this one's machine; no other command shows its own name."""
         command = self.commands(node).asking("show", _OWN)
-        found = self._ask(
+        return self._ask(
             node, command, lambda output, dialect: parse_limits.parse_shown(output, dialect, _OWN)
-        )
-        return found if isinstance(found, Unknown) else found[0]
+        )[0]
 
-    def wait_for_service(self, asked: NodeName, node: NodeName, seconds: Seconds) -> Reading[ServiceWait]:
+    def wait_for_service(self, asked: NodeName, node: NodeName, seconds: Seconds) -> ServiceWait:
         """Wait until a peer sees the key-value store of one node up, at most this long."""
         command = self.commands(asked).wait_for_service(KV, node, seconds)
         return self._ask(asked, command, lambda output, _: parse_node.parse_wait_for_service(output, KV))
 
-    def where_it_is_up(self, asked: NodeName) -> Reading[frozenset[NodeName]]:
-        """The nodes whose key-value store is up, as seen by one node; Unknown before 3.0.
+    def where_it_is_up(self, asked: NodeName) -> frozenset[NodeName]:
+        """The nodes whose key-value store is up, as seen by one node; unreadable before 3.0.
 
         It answers at once. `wait-for-service` waits, and ending it from outside leaves its loop behind on the
         host (seen on 3.2.1).
         """
         if not self.dialect.has_eval:
-            return Unknown(reason="riak rpc: this version has no such command")
-        found = self._ask(
-            asked,
-            self.commands(asked).watched_nodes(KV),
-            lambda output, _: parse_node.parse_watched_nodes(output),
-        )
-        return found if isinstance(found, Unknown) else frozenset(found)
+            raise RiakUnreadable("riak rpc: this version has no such command")
+        command = self.commands(asked).watched_nodes(KV)
+        return frozenset(self._ask(asked, command, lambda output, _: parse_node.parse_watched_nodes(output)))
 
-    def partitions(self, asked: NodeName, node: NodeName) -> Reading[NodePartitions]:
+    def partitions(self, asked: NodeName, node: NodeName) -> NodePartitions:
         """The partitions that a node owns, and those that it holds for others."""
         command = self.commands(asked).asking("cluster", "partitions", "-n", node)
         found = self._ask(asked, command, parse_partitions)
-        if not isinstance(found, Unknown) and found.node != node:
-            return Unknown(reason=f"asked on {asked}: partitions of {found.node} instead of {node}")
+        if found.node != node:
+            raise RiakUnreadable(f"asked on {asked}: partitions of {found.node} instead of {node}")
         return found
 
-    def n_vals(self, asked: NodeName) -> Reading[Mapping[str, int]]:
+    def n_vals(self, asked: NodeName) -> Mapping[str, int]:
         """The `n_val` of every bucket type."""
         types = self._ask(
             asked, self.commands(asked).asking("bucket-type", "list"), parse_bucket_types.parse_bucket_types
         )
-        if isinstance(types, Unknown):
-            return types
-        found: dict[str, int] = {}
-        for name in types:
-            n_val = self._n_val(asked, name)
-            if isinstance(n_val, Unknown):
-                return n_val
-            found[name] = n_val
-        return found
+        return {name: self._n_val(asked, name) for name in types}
 
-    def _n_val(self, asked: NodeName, name: str) -> Reading[int]:
+    def _n_val(self, asked: NodeName, name: str) -> int:
         command = self.commands(asked).asking("bucket-type", "status", name)
         return self._ask(asked, command, lambda output, _: parse_bucket_types.parse_n_val(output, name))
 
     def _ask(
-        self, node: NodeName, command: AdminCommand, parse: Callable[[CommandOutput, RiakDialect], Reading[T]]
-    ) -> Reading[T]:
-        output = self.runner.run(node, command)
-        if isinstance(output, Unknown):
-            return output
-        found = parse(output, self.dialect)
-        if isinstance(found, Unknown):
-            return replace(found, reason=f"asked on {node}: {found.reason}")
-        return found
+        self, node: NodeName, command: AdminCommand, parse: Callable[[CommandOutput, RiakDialect], T]
+    ) -> T:
+        output = output_of(self.runner, node, command)
+        try:
+            return parse(output, self.dialect)
+        except RiakUnreadable as error:
+            raise RiakUnreadable(f"asked on {node}: {error.reason}", passes=error.passes) from None

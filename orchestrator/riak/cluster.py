@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from orchestrator.daemons import Daemons
@@ -32,10 +33,11 @@ from orchestrator.model.observation import (
     SettingsView,
 )
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
-from orchestrator.model.riak import ClusterStatus, TransferLimits, holder, is_timer
+from orchestrator.model.riak import ClusterStatus, holder, is_timer
 from orchestrator.ports import ClusterReadings
 from orchestrator.riak.admin import Commands, RiakAdmin
 from orchestrator.riak.contact import Contact, Contacts, Reach, usable
+from orchestrator.riak.output import RiakUnreadable, reading
 from orchestrator.riak.reading import Memory, RingReader, awaits_handoff, up
 from orchestrator.riak.rules.recovery import impossible
 
@@ -70,16 +72,18 @@ class RiakCluster:
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the requested parts; commands run in parallel."""
-        contact = self._contacts.find()
-        if isinstance(contact, Unknown):
-            return _nothing(look, contact)
+        try:
+            return self._observed(self._contacts.find(), look)
+        except RiakUnreadable as error:
+            return _nothing(look, Unknown(reason=error.reason, passes=error.passes))
+
+    def _observed(self, contact: Contact, look: Collection[Look]) -> ClusterReadings:
+        """The requested parts, each of which may be unknown; raises if no member shows who is up."""
         with Daemons(_WORKERS, "riak") as pool:
             paced = Look.PACE in look and contact.admin.dialect.can_be_hastened
             if awaits_handoff(look) and not paced and (counted := self._counted(contact, look, pool)):
                 return counted
             status = self._status(contact)
-            if isinstance(status, Unknown):
-                return _nothing(look, status)
             self._memory.keep_status(status[1])
             reader = RingReader((self._contacts, contact), status, self._avoided, pool, self._memory)
             view = reader.view(self._name, look, paced=paced) if _CLUSTER & set(look) else None
@@ -87,7 +91,7 @@ class RiakCluster:
             if Look.SETTINGS in look:
                 nodes = view.nodes if view is not None else ()
                 recent = paced and awaits_handoff(look)
-                settings = self._settings(reader, nodes, recent=recent, paced=paced)
+                settings = reading(partial(self._settings, reader, nodes, recent=recent, paced=paced))
         return _readings(look, view, settings, len(up(status[1])))
 
     def _counted(self, contact: Contact, look: Collection[Look], pool: Executor) -> ClusterReadings | None:
@@ -102,12 +106,12 @@ class RiakCluster:
             return None
         settings: Reading[SettingsView] = NOT_READ
         if Look.SETTINGS in look:
-            settings = self._settings(reader, view.nodes, recent=True, paced=False)
+            settings = reading(partial(self._settings, reader, view.nodes, recent=True, paced=False))
         return _readings(look, view, settings, len(view.nodes))
 
     def _settings(
         self, reader: RingReader, nodes: Collection[Node], *, recent: bool, paced: bool
-    ) -> Reading[SettingsView]:
+    ) -> SettingsView:
         """The limits, and with `paced` also the timers.
 
         With `recent`, limits that were just read from the same processes are used.
@@ -116,8 +120,7 @@ class RiakCluster:
         if known is not None:
             return known
         found = reader.settings(paced=paced)
-        if not isinstance(found, Unknown):
-            self._memory.keep_limits(nodes, found, writes)
+        self._memory.keep_limits(nodes, found, writes)
         return found
 
     def endpoints(self) -> Mapping[str, str | None]:
@@ -129,8 +132,7 @@ class RiakCluster:
 
     def members(self) -> Reading[tuple[NodeName, ...]]:
         """All members, including those that are down."""
-        contact = self._contacts.find()
-        return contact if isinstance(contact, Unknown) else contact.members
+        return reading(lambda: self._contacts.find().members)
 
     def data_paths(self) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
         """Unknown: Riak does not show its data paths."""
@@ -148,26 +150,28 @@ class RiakCluster:
 
     def perform(self, action: ClusterAction) -> ActionResult:
         """Set transfer limits and timers, and hasten handoff; Riak has no other verbs."""
-        contact = self._contacts.find()
-        if isinstance(contact, Unknown):
-            return Refused(reason=contact.reason)
-        match action:
-            case ProbeSettings():
-                self._memory.limits_written()
-                return self._probe(contact)
-            case WriteSettings(changes=changes):
-                self._memory.limits_written()
-                return self._write(contact, changes)
-            case ForceHandoff():
-                return self._force(contact)
-            case _:
-                return Refused(reason=f"Riak has no {type(action).__name__}")
+        try:
+            contact = self._contacts.find()
+            match action:
+                case ProbeSettings():
+                    self._memory.limits_written()
+                    return self._probe(contact)
+                case WriteSettings(changes=changes):
+                    self._memory.limits_written()
+                    return self._write(contact, changes)
+                case ForceHandoff():
+                    return self._force(contact)
+                case _:
+                    return Refused(reason=f"Riak has no {type(action).__name__}")
+        except RiakUnreadable as error:  # before anything was changed; a change itself ends in doubt
+            return Refused(reason=error.reason)
 
     def describe(self, action: ClusterAction) -> str:
         """The command lines."""
-        contact = self._contacts.find()
-        if isinstance(contact, Unknown):
-            return f"(not known: {contact.reason})"
+        try:
+            contact = self._contacts.find()
+        except RiakUnreadable as error:
+            return f"(not known: {error.reason})"
         match action:
             case ProbeSettings():
                 return " ".join((*self._commands(contact).admin, "transfer-limit NODE (as it is)"))
@@ -205,7 +209,7 @@ class RiakCluster:
         return False
 
     def _answers(self, node: NodeName) -> bool:
-        return self._contacts.http(node).ping() is True
+        return reading(self._contacts.http(node).ping) is True
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
         """Send commands to other nodes; a peer is asked about these."""
@@ -216,32 +220,23 @@ class RiakCluster:
         """End a watch in progress. Connections belong to the hosts."""
         self._closed.set()
 
-    def _status(self, contact: Contact) -> Reading[tuple[NodeName, ClusterStatus]]:
+    def _status(self, contact: Contact) -> tuple[NodeName, ClusterStatus]:
         """The state of the cluster, and the member that reported it: the first that answers of a few."""
         reasons = []
         for node in usable(contact.members, self._avoided)[:_TRIED]:
-            status = contact.admin.cluster_status(node)
-            if not isinstance(status, Unknown):
-                return node, status
-            reasons.append(status.reason)
-        return Unknown(reason="; ".join(reasons) or "no member is known")
-
-    def _limits(self, contact: Contact) -> Reading[tuple[NodeName, TransferLimits]]:
-        status = self._status(contact)
-        if isinstance(status, Unknown):
-            return status
-        limits = contact.admin.transfer_limits(status[0])
-        return limits if isinstance(limits, Unknown) else (status[0], limits)
+            try:
+                return node, contact.admin.cluster_status(node)
+            except RiakUnreadable as error:
+                reasons.append(error.reason)
+        raise RiakUnreadable("; ".join(reasons) or "no member is known")
 
     def _probe(self, contact: Contact) -> ActionResult:
         """Set one node's limit."""
-        found = self._limits(contact)
-        if isinstance(found, Unknown):
-            return Refused(reason=found.reason)
-        asked, limits = found
-        if asked not in limits.limits:
+        asked, _ = self._status(contact)
+        limits = contact.admin.transfer_limits(asked).limits
+        if asked not in limits:
             return Refused(reason=f"{asked} did not show its transfer limit")
-        return _set(contact.admin, asked, asked, limits.limits[asked])
+        return _set(contact.admin, asked, asked, limits[asked])
 
     def _write(self, contact: Contact, changes: Collection[SettingChange]) -> ActionResult:
         wanted: dict[str, tuple[NodeName, int]] = {}
@@ -250,15 +245,13 @@ class RiakCluster:
             if node is None or number is None:
                 return Refused(reason=f"{change.key} = {change.wanted} is no setting of a node")
             wanted[change.key] = node, number
-        status = self._status(contact)
-        if isinstance(status, Unknown):
-            return Refused(reason=status.reason)
+        asked, _ = self._status(contact)
         # Each node separately: if one fails to set its limit, the others must not stay raised or wait.
         with Daemons(_WORKERS, "riak-limit") as pool:
             under_way = {
                 key: pool.submit(_set_timer, contact.admin, node, number)
                 if is_timer(key)
-                else pool.submit(_set, contact.admin, status[0], node, number)
+                else pool.submit(_set, contact.admin, asked, node, number)
                 for key, (node, number) in sorted(wanted.items())
             }
             return _of_all({key: done.result() for key, done in under_way.items()})
@@ -268,8 +261,11 @@ class RiakCluster:
         never = impossible(contact.version)
         if never is not None:
             return Refused(reason=never)
-        found = contact.admin.force_handoff(usable(contact.members, self._avoided)[0])
-        return InDoubt(reason=found.reason) if isinstance(found, Unknown) else Done()
+        try:
+            contact.admin.force_handoff(usable(contact.members, self._avoided)[0])
+        except RiakUnreadable as error:
+            return InDoubt(reason=error.reason)
+        return Done()
 
 
 def _of_all(done: Mapping[str, ActionResult]) -> ActionResult:
@@ -293,14 +289,18 @@ def _in_words(key: str) -> str:
 
 
 def _set_timer(admin: RiakAdmin, node: NodeName, milliseconds: int) -> ActionResult:
-    done = admin.set_timer(node, milliseconds)
-    return InDoubt(reason=done.reason) if isinstance(done, Unknown) else Done()
+    try:
+        admin.set_timer(node, milliseconds)
+    except RiakUnreadable as error:
+        return InDoubt(reason=error.reason)
+    return Done()
 
 
 def _set(admin: RiakAdmin, asked: NodeName, node: NodeName, limit: int) -> ActionResult:
-    done = admin.set_transfer_limit(asked, node, limit)
-    if isinstance(done, Unknown):
-        return InDoubt(reason=done.reason)
+    try:
+        done = admin.set_transfer_limit(asked, node, limit)
+    except RiakUnreadable as error:
+        return InDoubt(reason=error.reason)
     if done.failed:
         return Refused(reason=f"{', '.join(done.failed)}: the transfer limit could not be set")
     if (done.node, done.limit) != (node, limit):

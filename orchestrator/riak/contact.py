@@ -12,9 +12,10 @@ from orchestrator.daemons import Daemons
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown, reasons_by_place
 from orchestrator.model.riak import NodeStats
-from orchestrator.riak.admin import Commands, Programs, RiakAdmin, Runner, commands_for
+from orchestrator.riak.admin import Commands, Programs, RiakAdmin, Runner, commands_for, output_of
 from orchestrator.riak.dialect import RiakDialect, dialect_of, unsupported
 from orchestrator.riak.http import NodeHttp
+from orchestrator.riak.output import RiakUnreadable, reading
 from orchestrator.riak.parse_node import parse_version, parse_versions
 
 
@@ -53,14 +54,11 @@ class Contacts:
         self._urls: dict[NodeName, str] = {}
         self._known: set[NodeName] = set()
 
-    def find(self) -> Reading[Contact]:
+    def find(self) -> Contact:
         """The contact. Endpoints are asked until one lists the members, then a member for its version."""
         with self._lock:
             if self._found is None:
-                found = self._look()
-                if isinstance(found, Unknown):
-                    return found
-                self._found = found
+                self._found = self._look()
             return self._found
 
     def endpoints(self) -> dict[str, str | None]:
@@ -91,30 +89,29 @@ class Contacts:
         reach = self._reach
         return NodeHttp(url, tls=reach.tls, fingerprint=reach.fingerprint, redact=reach.redact)
 
-    def stats(self, node: NodeName) -> Reading[NodeStats]:
-        """The `/stats` of a member; Unknown if another node answers at its address."""
+    def stats(self, node: NodeName) -> NodeStats:
+        """The `/stats` of a member; unreadable if another node answers at its address."""
         found = self.http(node).stats()
-        if isinstance(found, Unknown) or found.node == node:
+        if found.node == node:
             return found
-        return Unknown(
-            reason=f"where {node} is looked for, {found.node} answers /stats: name both under `endpoints`"
+        raise RiakUnreadable(
+            f"where {node} is looked for, {found.node} answers /stats: name both under `endpoints`"
         )
 
-    def stranger(self, admin: RiakAdmin, node: NodeName) -> Unknown | None:
-        """Why a member may not run on its machine; None if the node there has reported the member's name.
+    def refuse_stranger(self, admin: RiakAdmin, node: NodeName) -> None:
+        """Refuse a member whose name the node on its machine has not reported.
 
         The cluster file maps names to machines. If it is wrong, the run would stop another node than the
         safety predicates allowed. A node that has reported its name is not asked again.
+
+        Raises:
+            RiakUnreadable: another node answers there, or none.
         """
-        if node in self._known:
-            return None
-        found = admin.who_answers(node)
-        if isinstance(found, Unknown):
-            return found
-        if found != node:
-            return Unknown(reason=self._other(node, found))
-        self._known.add(node)
-        return None
+        if node not in self._known:
+            found = admin.who_answers(node)
+            if found != node:
+                raise RiakUnreadable(self._other(node, found))
+            self._known.add(node)
 
     def _other(self, node: NodeName, found: NodeName) -> str:
         """The message that another node answers, with the key of the cluster file to correct."""
@@ -133,7 +130,7 @@ class Contacts:
     def _asked(self) -> dict[str, Reading[NodeStats]]:
         urls = self._reach.endpoints
         with Daemons(max(1, len(urls)), "riak-endpoint") as pool:
-            answers = pool.map(lambda url: self._http(url).stats(), urls)
+            answers = pool.map(lambda url: reading(self._http(url).stats), urls)
             found = dict(zip(urls, answers, strict=True))
         for url, stats in found.items():
             if not isinstance(stats, Unknown):
@@ -141,41 +138,38 @@ class Contacts:
                 self._urls.setdefault(stats.node, url.rstrip("/"))
         return found
 
-    def _look(self) -> Reading[Contact]:
+    def _look(self) -> Contact:
         answers = self._asked()
         answered = [stats for stats in answers.values() if not isinstance(stats, Unknown)]
         if not answered:
             wrong = {url: stats.reason for url, stats in answers.items() if isinstance(stats, Unknown)}
-            return Unknown(reason=reasons_by_place(wrong))
-        apart = _apart(answered)
-        if apart is not None:
-            return apart
+            raise RiakUnreadable(reasons_by_place(wrong))
+        _require_one_cluster(answered)
         members = tuple(sorted(frozenset[NodeName]().union(*(stats.members for stats in answered))))
         reason = "no node of it was asked"
         for stats in answered:
-            version = self._version(stats.node)
-            if isinstance(version, Unknown):
-                reason = version.reason
+            try:
+                version = self._version(stats.node)
+            except RiakUnreadable as error:
+                reason = error.reason
                 continue
             dialect = dialect_of(version)
             if dialect is None:
-                return Unknown(reason=f"{stats.node} is a Riak {version}, {unsupported(version)}")
+                raise RiakUnreadable(f"{stats.node} is a Riak {version}, {unsupported(version)}")
             return Contact(admin=self._admin(dialect), version=version, members=members)
-        return Unknown(reason=f"which version it is: {reason}")
+        raise RiakUnreadable(f"which version it is: {reason}")
 
-    def _version(self, node: NodeName) -> Reading[str]:
+    def _version(self, node: NodeName) -> str:
         """Read the version, by the command of 3.x or that of earlier versions; each script has only one."""
         commands = Commands(riak=self._reach.programs(node).riak, admin=())
         reasons = []
         for command, parse in ((commands.versions, parse_versions), (commands.version, parse_version)):
-            output = self._reach.runner.run(node, command)
-            if isinstance(output, Unknown):
-                return output
-            found = parse(output)
-            if not isinstance(found, Unknown):
-                return found
-            reasons.append(found.reason)
-        return Unknown(reason=f"asked on {node}: {'; '.join(reasons)}")
+            output = output_of(self._reach.runner, node, command)
+            try:
+                return parse(output)
+            except RiakUnreadable as error:
+                reasons.append(error.reason)
+        raise RiakUnreadable(f"asked on {node}: {'; '.join(reasons)}")
 
     def _admin(self, dialect: RiakDialect) -> RiakAdmin:
         def commands(node: NodeName) -> Commands:
@@ -185,16 +179,15 @@ class Contacts:
         return RiakAdmin(runner=self._reach.runner, commands=commands, dialect=dialect)
 
 
-def _apart(answered: Sequence[NodeStats]) -> Unknown | None:
+def _require_one_cluster(answered: Sequence[NodeStats]) -> None:
     """Check that the endpoints are of one cluster, which has no name: each must list the others."""
     for stats in answered:
         strangers = sorted({other.node for other in answered} - stats.members)
         if strangers:
-            return Unknown(
-                reason=f"{stats.node} does not call {', '.join(strangers)} a member, and `endpoints` names"
+            raise RiakUnreadable(
+                f"{stats.node} does not call {', '.join(strangers)} a member, and `endpoints` names"
                 " both: they are not of one cluster"
             )
-    return None
 
 
 def usable(members: Collection[NodeName], avoided: Collection[NodeName]) -> tuple[NodeName, ...]:

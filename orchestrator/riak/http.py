@@ -14,8 +14,9 @@ from typing import Final
 import urllib3
 
 from orchestrator.bounded_http import AnswerLimit, Bounds, bounded, exchange
-from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.reading import Seconds
 from orchestrator.model.riak import NodeStats
+from orchestrator.riak.output import RiakUnreadable
 from orchestrator.riak.parse_stats import parse_stats
 from orchestrator.tls import REMEDIES, broken, refused_form
 from orchestrator.untrusted import one_line
@@ -52,24 +53,21 @@ class NodeHttp:
         self._tls, self._fingerprint = tls, fingerprint
         self._now = now
 
-    def ping(self) -> Reading[bool]:
-        """True if it answers `OK`; `Unknown` if not, although the node may still be up."""
-        body = self._get("/ping")
-        if isinstance(body, Unknown):
-            return body
-        if body.strip() != _ALIVE:
-            return Unknown(reason=f"{self._url}/ping: the answer is not {_ALIVE}: is this a Riak?")
+    def ping(self) -> bool:
+        """True if it answers `OK`; unreadable if not, although the node may still be up."""
+        if self._get("/ping").strip() != _ALIVE:
+            raise RiakUnreadable(f"{self._url}/ping: the answer is not {_ALIVE}: is this a Riak?")
         return True
 
-    def stats(self) -> Reading[NodeStats]:
+    def stats(self) -> NodeStats:
         """The statistics of the node and of its ring."""
         body = self._get("/stats")
-        if isinstance(body, Unknown):
-            return body
-        found = parse_stats(body)
-        return Unknown(reason=f"{self._url}{found.reason}") if isinstance(found, Unknown) else found
+        try:
+            return parse_stats(body)
+        except RiakUnreadable as error:
+            raise RiakUnreadable(f"{self._url}{error.reason}") from None
 
-    def _get(self, path: str) -> Reading[str]:
+    def _get(self, path: str) -> str:
         manager = urllib3.PoolManager(
             num_pools=1, ssl_context=self._tls, assert_fingerprint=self._fingerprint
         )
@@ -83,15 +81,15 @@ class NodeHttp:
                 now=self._now,
             )
         except (urllib3.exceptions.HTTPError, OSError, AnswerLimit) as error:
-            return self._failed(path, self._redact(one_line(self._in_words(error))))
+            raise self._failed(path, self._redact(one_line(self._in_words(error)))) from None
         finally:
             manager.clear()
         if answered.status != _OK:
-            return self._failed(path, f"HTTP {answered.status}")
+            raise self._failed(path, f"HTTP {answered.status}")
         return self._redact(answered.body.decode(errors="replace"))
 
-    def _failed(self, path: str, why: str) -> Unknown:
-        return Unknown(reason=f"{self._url}{path}: {why}")
+    def _failed(self, path: str, why: str) -> RiakUnreadable:
+        return RiakUnreadable(f"{self._url}{path}: {why}")
 
     def _in_words(self, error: Exception) -> str:
         """Why the node was not reached, without the library's own object names."""

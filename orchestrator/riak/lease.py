@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
@@ -43,7 +44,7 @@ from orchestrator.riak.lease_files import (
     parse_put,
     text_of,
 )
-from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.output import CommandOutput, reading
 
 ROUND_SECONDS: Final[Seconds] = 10.0
 """For one command on all hosts. Shorter than the heartbeat's interval (15 s)."""
@@ -207,7 +208,9 @@ class RiakLease:
         def counted(answers: _Answers) -> Census:
             for node, answer in answers.items():
                 if node not in parsed:
-                    parsed[node] = answer if isinstance(answer, Unknown) else parse_listing(answer)
+                    parsed[node] = (
+                        answer if isinstance(answer, Unknown) else reading(partial(parse_listing, answer))
+                    )
             return count({node: parsed.get(node, _NO_ANSWER) for node in members}, self._places)
 
         questions = dict.fromkeys(members, self._folder.list())
@@ -308,8 +311,7 @@ class RiakLease:
         answers = self._round.ask(dict.fromkeys(nodes, self._folder.remove(numbers)), _all_of(nodes))
         for node in nodes:
             answer = answers.get(node, _NO_ANSWER)
-            left = answer if isinstance(answer, Unknown) else parse_left(answer)
-            if isinstance(left, Unknown) or left:
+            if isinstance(answer, Unknown) or reading(partial(parse_left, answer)) != frozenset():
                 return True
         return False
 

@@ -23,10 +23,10 @@ from typing import Any, Final, TypeAlias
 
 from orchestrator.lease_record import decode, encode
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.riak import holder
 from orchestrator.riak.admin import AdminCommand
-from orchestrator.riak.output import CommandOutput, MalformedOutput, shown
+from orchestrator.riak.output import CommandOutput, RiakUnreadable, shown
 from orchestrator.riak.terms import node_name
 
 MOST_BYTES: Final = 64 * 1024
@@ -230,20 +230,20 @@ def fault_of(text: str) -> str | None:
     return found.why if isinstance(found, Damaged) else None
 
 
-def parse_listing(output: CommandOutput) -> Reading[Listing]:
-    """The files of a host; `Unknown` if the answer is incomplete."""
+def parse_listing(output: CommandOutput) -> Listing:
+    """The files of a host; unreadable if the answer is incomplete."""
     lines = _answer(output, "place ", "failed ")
     if len(lines) == 1 and lines[0].startswith("failed "):
-        return Unknown(reason=lines[0].removeprefix("failed "))
+        raise RiakUnreadable(lines[0].removeprefix("failed "))
     if output.exit != 0 or len(lines) < 2 or lines[-1] != "end":  # noqa: PLR2004  (its first and its last)
-        return Unknown(reason=f"the files of the lease were not listed to their end ({_said(output)})")
+        raise RiakUnreadable(f"the files of the lease were not listed to their end ({_said(output)})")
     files: dict[int, LeaseFile] = {}
     for line in lines[1:-1]:
         if line == "many":
-            return Unknown(reason=f"it has more than {MOST_FILES} files of this cluster's lease: remove them")
+            raise RiakUnreadable(f"it has more than {MOST_FILES} files of this cluster's lease: remove them")
         kind, number, owner, text = (*line.split(" ", 3), "", "", "")[:4]
         if kind not in ("file", "strange") or not _NUMBER.fullmatch(number):
-            return Unknown(reason=f"its list of the lease's files has a line of another kind: {shown(line)}")
+            raise RiakUnreadable(f"its list of the lease's files has a line of another kind: {shown(line)}")
         by = owner if owner.isprintable() and len(owner) <= _LONGEST_TEXT else "?"
         if kind == "strange":
             files[int(number)] = Damaged(owner=by, why="it is no regular file that this account can read")
@@ -260,11 +260,11 @@ def parse_put(output: CommandOutput) -> str | None:
     return None if said == "made" else said.removeprefix("failed ")
 
 
-def parse_left(output: CommandOutput) -> Reading[frozenset[int]]:
+def parse_left(output: CommandOutput) -> frozenset[int]:
     """The files that could not be removed."""
     words = " ".join(_answer(output, "left")).split()
     if output.exit != 0 or not words or not all(map(_NUMBER.fullmatch, words[1:])):
-        return Unknown(reason=f"whether files of the lease were removed is not known ({_said(output)})")
+        raise RiakUnreadable(f"whether files of the lease were removed is not known ({_said(output)})")
     return frozenset(map(int, words[1:]))
 
 
@@ -298,7 +298,7 @@ def _file(text: str, owner: str) -> LeaseFile:
         _require_names(record)
     except RecursionError:
         return Damaged(owner=owner, why="it is nested too deep")
-    except (ValueError, MalformedOutput) as error:
+    except (ValueError, RiakUnreadable) as error:
         return Damaged(owner=owner, why=" ".join(str(error)[:_LONGEST_TEXT].split()))
     return KeptFile(owner=owner, record=record, mark=mark)
 
@@ -307,10 +307,10 @@ def _require_plain(value: Any) -> None:
     """Check that every text is safe to show.
 
     Raises:
-        Malformed: a text is too long, or has control characters.
+        RiakUnreadable: a text is too long, or has control characters.
     """
     if isinstance(value, str) and (len(value) > _LONGEST_TEXT or not value.isprintable()):
-        raise MalformedOutput("it has a text that is too long, or that cannot be printed")
+        raise RiakUnreadable("it has a text that is too long, or that cannot be printed")
     if isinstance(value, dict):
         for key, each in value.items():
             _require_plain(key)
@@ -324,18 +324,18 @@ def _require_names(record: LeaseRecord) -> None:
     """Check that names and numbers have the form that this program writes: commands are built from them.
 
     Raises:
-        Malformed: one of them has another form.
+        RiakUnreadable: one of them has another form.
     """
     if record.epoch < 1 or record.heartbeat < 0:
-        raise MalformedOutput("its epoch or its heartbeat is no count")
+        raise RiakUnreadable("its epoch or its heartbeat is no count")
     for name in (*(each.node for each in record.in_hand), *record.out_of_service, *record.restarted):
         node_name(name)
     for debt in record.debts:
         node_name(holder(debt.key))
         if not (_is_limit(debt.found) and _is_limit(debt.wanted)):
-            raise MalformedOutput("a limit is no number")
+            raise RiakUnreadable("a limit is no number")
     if record.replicas or record.excluded:
-        raise MalformedOutput("it lists what no Riak cluster has")
+        raise RiakUnreadable("it lists what no Riak cluster has")
 
 
 def _is_limit(value: str | Sequence[str] | None) -> bool:

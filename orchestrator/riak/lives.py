@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection
+from functools import partial
 from typing import Final
 
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.reading import Reading, Unknown
-from orchestrator.riak.admin import AdminCommand, RiakAdmin
-from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.admin import AdminCommand, RiakAdmin, output_of
+from orchestrator.riak.output import CommandOutput, RiakUnreadable, reading
 
 _BOOT: Final = re.compile(r"[0-9a-f-]{36}")
 _AFTER_THE_NAME: Final = 2
@@ -49,7 +49,7 @@ class Lives:
                 node: before[node] if node in before else _identity(found.get(node)) for node in nodes
             }
 
-    def of(self, admin: RiakAdmin, node: NodeName) -> Reading[Incarnation]:
+    def of(self, admin: RiakAdmin, node: NodeName) -> Incarnation:
         """The current process of a node; one command on its host, or two with a VM.
 
         `Contacts.stranger` checks that the process is that of the node: a process has no name.
@@ -60,16 +60,13 @@ class Lives:
         # Without a known outgoing process (a run that was resumed), any process may be it.
         believed = not restarting or outgoing not in (None, _identity(known))
         if known is not None and believed:
-            again = _process(admin, node, known[0])
-            if not isinstance(again, Unknown) and again.ephemeral_id == known[1].ephemeral_id:
+            again = reading(partial(_process, admin, node, known[0]))
+            if isinstance(again, Incarnation) and again.ephemeral_id == known[1].ephemeral_id:
                 return again
         pid = admin.pid(node)
-        if isinstance(pid, Unknown):
-            return pid
         found = _process(admin, node, pid)
-        if not isinstance(found, Unknown):
-            with self._lock:
-                self._found[node] = (pid, found)
+        with self._lock:
+            self._found[node] = (pid, found)
         return found
 
 
@@ -77,13 +74,12 @@ def _identity(found: tuple[int, Incarnation] | None) -> str | None:
     return None if found is None else found[1].ephemeral_id
 
 
-def _process(admin: RiakAdmin, node: NodeName, pid: int) -> Reading[Incarnation]:
+def _process(admin: RiakAdmin, node: NodeName, pid: int) -> Incarnation:
     files = ("/proc/sys/kernel/random/boot_id", f"/proc/{pid}/stat", "/proc/stat")
-    output = admin.runner.run(node, AdminCommand(argv=("cat", *files), as_root=False))
-    return output if isinstance(output, Unknown) else parse_life(output, pid)
+    return parse_life(output_of(admin.runner, node, AdminCommand(argv=("cat", *files), as_root=False)), pid)
 
 
-def parse_life(output: CommandOutput, pid: int) -> Reading[Incarnation]:
+def parse_life(output: CommandOutput, pid: int) -> Incarnation:
     """Parse boot id, `/proc/PID/stat` and `/proc/stat`, in this order; no start time without `btime`."""
     lines = output.stdout.splitlines()
     boots = [found for line in lines[2:] if (found := _BOOT_TIME.fullmatch(line))]
@@ -92,8 +88,8 @@ def parse_life(output: CommandOutput, pid: int) -> Reading[Incarnation]:
     fields = lines[1].rpartition(")")[2].split() if whole else []
     start = "".join(fields[_START_FIELD - _AFTER_THE_NAME - 1 :][:1])
     if output.exit != 0 or not fields or not _BOOT.fullmatch(lines[0]) or not start.isdecimal():
-        return Unknown(reason=f"when process {pid} began cannot be read from /proc")
+        raise RiakUnreadable(f"when process {pid} began cannot be read from /proc")
     if fields[0] in _ENDED:
-        return Unknown(reason=f"process {pid} has ended")
+        raise RiakUnreadable(f"process {pid} has ended")
     started = int(boots[0][1]) * 1000 + int(start) * 1000 // _TICKS_PER_SECOND if len(boots) == 1 else None
     return Incarnation(ephemeral_id=f"{lines[0]} {pid} {start}", started_at_ms=started)

@@ -2,10 +2,10 @@
 
 Rules for every parser of this package:
 
-1. Output that was cut (our own limit, a lost connection, too much output) is `Unknown`.
-2. From 3.2 on the last line is the return term. Without it the text is cut: `Unknown`.
+1. Output that was cut (our own limit, a lost connection, too much output) raises `RiakUnreadable`.
+2. From 3.2 on the last line is the return term. Without it the text is cut.
 3. Before 3.2 there is no return term, so each parser requires the last thing that its command always prints.
-4. An unknown, repeated or misplaced line makes the whole reading `Unknown`.
+4. An unknown, repeated or misplaced line makes the whole output unreadable.
 5. Wrapper scripts may print lines before the answer: `lines_of` leaves these out.
 6. Exit code 0 proves nothing: 3.2 returns 0 for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
    and 3.2.1, called as root, returns 0 for everything. Any other exit code rules out a good reading.
@@ -14,7 +14,8 @@ Rules for every parser of this package:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
@@ -43,8 +44,12 @@ _LONGEST_REASON: Final = 500
 """Reasons are shown and journalled at every reading; a node's output may be megabytes."""
 
 
-class MalformedOutput(Exception):  # noqa: N818  (says what the text is)
-    """The text is not the complete output of the command. The caller turns it into `Unknown`."""
+class RiakUnreadable(Exception):  # noqa: N818  (says what something is)
+    """Something of Riak could not be read: this package raises nothing else. See `reading`."""
+
+    def __init__(self, reason: str, *, passes: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.passes = reason, passes
 
 
 class Return(Enum):
@@ -81,36 +86,46 @@ class Said:
         """Refuse the output of a command that failed.
 
         Raises:
-            Malformed: the exit code or the return term says so.
+            RiakUnreadable: the exit code or the return term says so.
         """
         if self.exit != 0:
-            raise MalformedOutput(f"exit code {self.exit}")
+            raise RiakUnreadable(f"exit code {self.exit}")
         if self.returned is Return.ERROR:
-            raise MalformedOutput("the return term is an error")
+            raise RiakUnreadable("the return term is an error")
 
 
-def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
-    """Run a parser; if it fails, the result is `Unknown`, with what failed and why."""
+def reading(read: Callable[[], T]) -> Reading[T]:
+    """The value, or `Unknown`: for a part of a port's reading, so that it makes no other part unknown."""
     try:
-        return parse()
-    except MalformedOutput as error:
-        why = str(error)
-        return Unknown(reason=f"{what}: {why[:_LONGEST_REASON]}{'…' if len(why) > _LONGEST_REASON else ''}")
+        return read()
+    except RiakUnreadable as error:
+        return Unknown(reason=error.reason, passes=error.passes)
+
+
+@contextmanager
+def parsing(what: str) -> Iterator[None]:
+    """Put the name of the output before the reason of a failure: a decorator of parsers, or a block."""
+    try:
+        yield
+    except RiakUnreadable as error:
+        why = error.reason
+        short = f"{why[:_LONGEST_REASON]}{'…' if len(why) > _LONGEST_REASON else ''}"
+        raise RiakUnreadable(f"{what}: {short}", passes=error.passes) from None
     except ValueError:  # Python converts no text of more than 4300 digits to a number
-        return Unknown(reason=f"{what}: it holds a number that is too long to be one")
+        raise RiakUnreadable(f"{what}: it holds a number that is too long to be one") from None
 
 
 def said(output: CommandOutput, dialect: RiakDialect) -> Said:
     """The lines of a `riak admin` command, after checks that they are complete.
 
     Raises:
-        Malformed: the output was cut, or the node that ran the command is down.
+        RiakUnreadable: the output was cut, or the node that ran the command is down.
     """
     if output.exit is None:
-        raise MalformedOutput("the command did not come to its end")
+        raise RiakUnreadable("the command did not come to its end")
     silent = node_down(output)
     if silent is not None:
-        raise MalformedOutput(silent)
+        raise RiakUnreadable(silent)
     lines = lines_of(output.stdout)
     at = next((at for at in reversed(range(len(lines))) if lines[at].strip()), None)
     returned = Return.NONE
@@ -118,9 +133,9 @@ def said(output: CommandOutput, dialect: RiakDialect) -> Said:
         returned = Return.OK if lines[at].strip() == Return.OK.value else Return.ERROR
         lines = lines[:at]
     elif dialect.returns_term:
-        raise MalformedOutput(f"cut: the return term is missing after {_last(lines)}")
+        raise RiakUnreadable(f"cut: the return term is missing after {_last(lines)}")
     if any(_TERM.fullmatch(line.strip()) for line in lines):
-        raise MalformedOutput("a return term is in the middle")
+        raise RiakUnreadable("a return term is in the middle")
     return Said(lines=tuple(unwrapped(lines)), returned=returned, exit=output.exit)
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from orchestrator.model.reading import Reading
 from orchestrator.riak.dialect import RiakDialect
 from orchestrator.riak.output import (
     CommandOutput,
-    MalformedOutput,
+    RiakUnreadable,
     blank,
     lines_of,
     node_down,
-    reading,
+    parsing,
     shown,
 )
 
@@ -29,40 +28,34 @@ _RETURNED: Final = ("ok", "true")
 """The return term of the list is that of closing its iterator."""
 
 
-def parse_bucket_types(output: CommandOutput, dialect: RiakDialect) -> Reading[tuple[str, ...]]:
+@parsing("bucket-type list")
+def parse_bucket_types(output: CommandOutput, dialect: RiakDialect) -> tuple[str, ...]:
     """The names of all types, the default first; an inactive type may become active soon."""
-
-    def parse() -> tuple[str, ...]:
-        lines = _lines(output)
-        ended = bool(lines) and lines[-1] in _RETURNED
-        if dialect.returns_term and not ended:
-            raise MalformedOutput("cut: the return term is missing")
-        found = [_TYPE.fullmatch(line) for line in (lines[:-1] if ended else lines)]
-        names = tuple(each[1] for each in found if each is not None)
-        if len(names) != len(found) or names[:1] != (DEFAULT,) or len(set(names)) != len(names):
-            raise MalformedOutput(f"no list of bucket types: {shown(' '.join(lines))}")
-        return names
-
-    return reading("bucket-type list", parse)
+    lines = _lines(output)
+    ended = bool(lines) and lines[-1] in _RETURNED
+    if dialect.returns_term and not ended:
+        raise RiakUnreadable("cut: the return term is missing")
+    found = [_TYPE.fullmatch(line) for line in (lines[:-1] if ended else lines)]
+    names = tuple(each[1] for each in found if each is not None)
+    if len(names) != len(found) or names[:1] != (DEFAULT,) or len(set(names)) != len(names):
+        raise RiakUnreadable(f"no list of bucket types: {shown(' '.join(lines))}")
+    return names
 
 
-def parse_n_val(output: CommandOutput, name: str) -> Reading[int]:
+def parse_n_val(output: CommandOutput, name: str) -> int:
     """The `n_val` of this type. The list after it may be cut; that cannot change the value."""
-
-    def parse() -> int:
+    with parsing(f"bucket-type status {name}"):
         lines = _lines(output)
         named = _IS.fullmatch(lines[0]) if lines else None
         if named is None or named[1] != name:
-            raise MalformedOutput(f"it is not of {name}: {shown(lines[0] if lines else '')}")
+            raise RiakUnreadable(f"it is not of {name}: {shown(lines[0] if lines else '')}")
         found = [int(each[1]) for line in lines[1:-1] if (each := _N_VAL.fullmatch(line))]
         if len(found) != 1 or found[0] < 1:
-            raise MalformedOutput("there is not exactly one n_val, with a line after it")
+            raise RiakUnreadable("there is not exactly one n_val, with a line after it")
         return found[0]
-
-    return reading(f"bucket-type status {name}", parse)
 
 
 def _lines(output: CommandOutput) -> list[str]:
     if output.exit != 0:
-        raise MalformedOutput(node_down(output) or f"exit code {output.exit}")
+        raise RiakUnreadable(node_down(output) or f"exit code {output.exit}")
     return [line for line in lines_of(output.stdout) if not blank(line)]

@@ -7,16 +7,15 @@ from enum import Enum, auto
 from typing import Final
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Reading
 from orchestrator.model.riak import ServiceWait
 from orchestrator.riak.output import (
     CommandOutput,
-    MalformedOutput,
+    RiakUnreadable,
     blank,
     is_noise,
     lines_of,
     node_down,
-    reading,
+    parsing,
     shown,
 )
 from orchestrator.riak.terms import node_names
@@ -69,110 +68,90 @@ class StartReport(Enum):
     REFUSED = auto()
 
 
-def parse_ping(output: CommandOutput) -> Reading[bool]:
+@parsing("riak ping")
+def parse_ping(output: CommandOutput) -> bool:
     """`riak ping`: whether the node answers. Even if it does, all its vnodes may be missing.
 
     The text alone decides on False, with any exit code. Any other text is `Unknown`, and so is `pong` with an
     exit code other than 0, or together with the line that the node is down.
     """
-
-    def parse() -> bool:
-        lines = _own_lines(output)
-        if node_down(output) is not None and PONG not in lines:
-            return False
-        if output.exit == 0 and lines == [PONG]:
-            return True
-        raise MalformedOutput(_odd(output, f"neither {PONG} nor the word that the node is down"))
-
-    return reading("riak ping", parse)
+    lines = _own_lines(output)
+    if node_down(output) is not None and PONG not in lines:
+        return False
+    if output.exit == 0 and lines == [PONG]:
+        return True
+    raise RiakUnreadable(_odd(output, f"neither {PONG} nor the word that the node is down"))
 
 
-def parse_stop(output: CommandOutput) -> Reading[Stop]:
+@parsing("riak stop")
+def parse_stop(output: CommandOutput) -> Stop:
     """`riak stop`, by its text. `ok` with an exit code other than 0 is `Unknown`."""
-
-    def parse() -> Stop:
-        lines = _own_lines(output)
-        if any(_is_refusal(line) for line in lines):
-            return Stop.REFUSED
-        if node_down(output) is not None and _STOPPED not in lines:
-            return Stop.WAS_DOWN
-        if not lines:
-            return Stop.SILENT
-        if output.exit == 0 and lines == [_STOPPED]:
-            return Stop.STOPPED
-        raise MalformedOutput(_odd(output, f"not {_STOPPED}"))
-
-    return reading("riak stop", parse)
+    lines = _own_lines(output)
+    if any(_is_refusal(line) for line in lines):
+        return Stop.REFUSED
+    if node_down(output) is not None and _STOPPED not in lines:
+        return Stop.WAS_DOWN
+    if not lines:
+        return Stop.SILENT
+    if output.exit == 0 and lines == [_STOPPED]:
+        return Stop.STOPPED
+    raise RiakUnreadable(_odd(output, f"not {_STOPPED}"))
 
 
-def parse_start(output: CommandOutput) -> Reading[StartReport]:
+@parsing("riak start")
+def parse_start(output: CommandOutput) -> StartReport:
     """`riak start` or `riak daemon`, by its text.
 
     A successful start prints nothing, or that `riak start` is deprecated; with an exit code other than 0
     that is `Unknown`.
     """
-
-    def parse() -> StartReport:
-        lines = _own_lines(output)
-        if any(_RUNNING_ALREADY.fullmatch(line) for line in lines):
-            return StartReport.WAS_RUNNING
-        if any(_is_refusal(line) for line in lines):
-            return StartReport.REFUSED
-        if any(_NOT_YET.fullmatch(line) for line in lines):
-            return StartReport.NOT_YET
-        if output.exit == 0 and all(_STARTING.fullmatch(line) for line in lines):
-            return StartReport.STARTED
-        raise MalformedOutput(_odd(output, "no start that went well"))
-
-    return reading("riak start", parse)
+    lines = _own_lines(output)
+    if any(_RUNNING_ALREADY.fullmatch(line) for line in lines):
+        return StartReport.WAS_RUNNING
+    if any(_is_refusal(line) for line in lines):
+        return StartReport.REFUSED
+    if any(_NOT_YET.fullmatch(line) for line in lines):
+        return StartReport.NOT_YET
+    if output.exit == 0 and all(_STARTING.fullmatch(line) for line in lines):
+        return StartReport.STARTED
+    raise RiakUnreadable(_odd(output, "no start that went well"))
 
 
-def parse_pid(output: CommandOutput) -> Reading[int]:
+@parsing("riak pid")
+def parse_pid(output: CommandOutput) -> int:
     """`riak pid`: the pid of the Erlang VM."""
-
-    def parse() -> int:
-        if output.exit != 0 or not _PID.fullmatch(_text(output)):
-            raise MalformedOutput(node_down(output) or f"exit code {output.exit}, {shown(_text(output))}")
-        return int(_text(output))
-
-    return reading("riak pid", parse)
+    if output.exit != 0 or not _PID.fullmatch(_text(output)):
+        raise RiakUnreadable(node_down(output) or f"exit code {output.exit}, {shown(_text(output))}")
+    return int(_text(output))
 
 
-def parse_version(output: CommandOutput) -> Reading[str]:
+@parsing("riak version")
+def parse_version(output: CommandOutput) -> str:
     """`riak version` before 3.0: only the number. 3.x does not have this command."""
-
-    def parse() -> str:
-        if output.exit != 0 or not _NUMBER.fullmatch(_text(output)):
-            raise MalformedOutput(f"{shown(_text(output))} is no version")
-        return _text(output)
-
-    return reading("riak version", parse)
+    if output.exit != 0 or not _NUMBER.fullmatch(_text(output)):
+        raise RiakUnreadable(f"{shown(_text(output))} is no version")
+    return _text(output)
 
 
-def parse_versions(output: CommandOutput) -> Reading[str]:
+@parsing("riak versions")
+def parse_versions(output: CommandOutput) -> str:
     """`riak versions` of 3.x: the permanently installed release."""
-
-    def parse() -> str:
-        found = [match[1] for line in lines_of(output.stdout) if (match := _VERSION.fullmatch(line))]
-        if output.exit != 0 or len(found) != 1:
-            raise MalformedOutput(f"not exactly one version is permanent: {shown(_text(output))}")
-        return found[0]
-
-    return reading("riak versions", parse)
+    found = [match[1] for line in lines_of(output.stdout) if (match := _VERSION.fullmatch(line))]
+    if output.exit != 0 or len(found) != 1:
+        raise RiakUnreadable(f"not exactly one version is permanent: {shown(_text(output))}")
+    return found[0]
 
 
-def parse_watched_nodes(output: CommandOutput) -> Reading[tuple[NodeName, ...]]:
+@parsing("riak_core_node_watcher nodes")
+def parse_watched_nodes(output: CommandOutput) -> tuple[NodeName, ...]:
     """`riak rpc riak_core_node_watcher nodes [riak_kv]` of 3.x: nodes on which the service is up."""
-
-    def parse() -> tuple[NodeName, ...]:
-        if output.exit != 0:
-            raise MalformedOutput(f"exit {output.exit}: {shown(_text(output))}")
-        return node_names(" ".join(lines_of(output.stdout)))
-
-    return reading("riak_core_node_watcher nodes", parse)
+    if output.exit != 0:
+        raise RiakUnreadable(f"exit {output.exit}: {shown(_text(output))}")
+    return node_names(" ".join(lines_of(output.stdout)))
 
 
-def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[ServiceWait]:
+@parsing("wait-for-service")
+def parse_wait_for_service(output: CommandOutput, service: str) -> ServiceWait:
     """`wait-for-service`, which prints a line every few seconds and may never end.
 
     Our own time limit ends it, so cut output is an answer here: not up yet, with any exit code (the packaged
@@ -181,18 +160,14 @@ def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[Servi
     """
     up = f"{service} is up"
     waits = f"{service} is not up: "
-
-    def parse() -> ServiceWait:
-        lines = [line.strip() for line in lines_of(output.stdout) if not blank(line)]
-        if not lines:
-            raise MalformedOutput("it said nothing")
-        if output.exit == 0 and lines[-1] == up and all(line.startswith(waits) for line in lines[:-1]):
-            return ServiceWait(service=service, up=True, last=lines[-1])
-        if all(line.startswith(waits) for line in lines):
-            return ServiceWait(service=service, up=False, last=lines[-1].removeprefix(waits))
-        raise MalformedOutput(f"neither up nor waiting: {shown(lines[-1])}")
-
-    return reading("wait-for-service", parse)
+    lines = [line.strip() for line in lines_of(output.stdout) if not blank(line)]
+    if not lines:
+        raise RiakUnreadable("it said nothing")
+    if output.exit == 0 and lines[-1] == up and all(line.startswith(waits) for line in lines[:-1]):
+        return ServiceWait(service=service, up=True, last=lines[-1])
+    if all(line.startswith(waits) for line in lines):
+        return ServiceWait(service=service, up=False, last=lines[-1].removeprefix(waits))
+    raise RiakUnreadable(f"neither up nor waiting: {shown(lines[-1])}")
 
 
 def _text(output: CommandOutput) -> str:
@@ -203,10 +178,10 @@ def _own_lines(output: CommandOutput) -> list[str]:
     """The output of `riak` itself, from both streams, without blank lines.
 
     Raises:
-        Malformed: the command did not end by itself.
+        RiakUnreadable: the command did not end by itself.
     """
     if output.exit is None:
-        raise MalformedOutput("the command did not come to its end")
+        raise RiakUnreadable("the command did not come to its end")
     lines = (*lines_of(output.stdout), *lines_of(output.stderr))
     return [line.strip() for line in lines if not blank(line) and not is_noise(line)]
 

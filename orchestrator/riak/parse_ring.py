@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Reading
 from orchestrator.model.riak import (
     HASH_SPACE,
     NodePartitions,
@@ -18,10 +17,10 @@ from orchestrator.model.riak import (
 from orchestrator.riak.dialect import RiakDialect
 from orchestrator.riak.output import (
     CommandOutput,
-    MalformedOutput,
     Return,
+    RiakUnreadable,
     blank,
-    reading,
+    parsing,
     said,
     shown,
 )
@@ -39,101 +38,93 @@ _PARTITION_KINDS: Final = (*_OWNED, "secondary")
 _NO_PARTITION: Final = "--"
 
 
-def parse_ringready(output: CommandOutput, dialect: RiakDialect) -> Reading[RingReady]:
+@parsing("ringready")
+def parse_ringready(output: CommandOutput, dialect: RiakDialect) -> RingReady:
     """`ringready`. FALSE exits with 1 before 3.2, and with 0 and the term `error` from 3.2 on."""
-
-    def parse() -> RingReady:
-        answer = said(output, dialect)
-        if found := _TRUE.fullmatch(answer.text):
-            answer.must_be_ok()
-            return RingReady(agreed=True, nodes=node_names(found[1]))
-        if answer.returned is Return.OK:
-            raise MalformedOutput(f"{shown(answer.text)}, and yet the return term is ok")
-        if found := _DOWN.fullmatch(answer.text):
-            return RingReady(agreed=False, down=node_names(found[1]))
-        if found := _DIFFERENT.fullmatch(answer.text):
-            return RingReady(agreed=False, differing=(printed_node(found[1]), printed_node(found[2])))
-        raise MalformedOutput(f"neither TRUE nor FALSE: {shown(answer.text)}")
-
-    return reading("ringready", parse)
+    answer = said(output, dialect)
+    if found := _TRUE.fullmatch(answer.text):
+        answer.must_be_ok()
+        return RingReady(agreed=True, nodes=node_names(found[1]))
+    if answer.returned is Return.OK:
+        raise RiakUnreadable(f"{shown(answer.text)}, and yet the return term is ok")
+    if found := _DOWN.fullmatch(answer.text):
+        return RingReady(agreed=False, down=node_names(found[1]))
+    if found := _DIFFERENT.fullmatch(answer.text):
+        return RingReady(agreed=False, differing=(printed_node(found[1]), printed_node(found[2])))
+    raise RiakUnreadable(f"neither TRUE nor FALSE: {shown(answer.text)}")
 
 
-def parse_partitions(output: CommandOutput, dialect: RiakDialect) -> Reading[NodePartitions]:
+@parsing("cluster partitions")
+def parse_partitions(output: CommandOutput, dialect: RiakDialect) -> NodePartitions:
     """`cluster partitions --node NODE`, from 2.0 on: what it owns, even if it is down, and holds for others.
 
     The form comes from Riak's source; `ring_of` checks what it owns against `/stats`.
     """
-
-    def parse() -> NodePartitions:
-        answer = said(output, dialect)
-        answer.must_be_ok()
-        lines = [line for line in answer.lines if not blank(line)]
-        named = _PARTITIONS_OF.fullmatch(lines[0]) if lines else None
-        if named is None:
-            raise MalformedOutput("it does not say whose partitions they are")
-        table, rest = take_table(lines[1:], _PARTITION_COLUMNS)
-        if rest:
-            raise MalformedOutput(f"{shown(rest[0])} follows the table")
-        owned: list[int] = []
-        others: set[int] = set()
-        kinds: set[str] = set()
-        for row in table.rows:
-            kind, index, _ = (cell.strip() for cell in row)
-            kinds.add(kind)
-            if index == _NO_PARTITION:
-                continue
-            if not index.isdecimal():
-                raise MalformedOutput(f"{shown(index)} is no index")
-            if kind in _OWNED:
-                owned.append(int(index))
-            else:
-                others.add(int(index))
-        if kinds != set(_PARTITION_KINDS):
-            raise MalformedOutput(
-                f"partitions are {', '.join(sorted(kinds))} instead of {', '.join(_PARTITION_KINDS)}"
-            )
-        if len(set(owned)) != len(owned):
-            raise MalformedOutput("a partition is listed twice")
-        return NodePartitions(node=printed_node(named[1]), owned=frozenset(owned), others=frozenset(others))
-
-    return reading("cluster partitions", parse)
+    answer = said(output, dialect)
+    answer.must_be_ok()
+    lines = [line for line in answer.lines if not blank(line)]
+    named = _PARTITIONS_OF.fullmatch(lines[0]) if lines else None
+    if named is None:
+        raise RiakUnreadable("it does not say whose partitions they are")
+    table, rest = take_table(lines[1:], _PARTITION_COLUMNS)
+    if rest:
+        raise RiakUnreadable(f"{shown(rest[0])} follows the table")
+    owned: list[int] = []
+    others: set[int] = set()
+    kinds: set[str] = set()
+    for row in table.rows:
+        kind, index, _ = (cell.strip() for cell in row)
+        kinds.add(kind)
+        if index == _NO_PARTITION:
+            continue
+        if not index.isdecimal():
+            raise RiakUnreadable(f"{shown(index)} is no index")
+        if kind in _OWNED:
+            owned.append(int(index))
+        else:
+            others.add(int(index))
+    if kinds != set(_PARTITION_KINDS):
+        raise RiakUnreadable(
+            f"partitions are {', '.join(sorted(kinds))} instead of {', '.join(_PARTITION_KINDS)}"
+        )
+    if len(set(owned)) != len(owned):
+        raise RiakUnreadable("a partition is listed twice")
+    return NodePartitions(node=printed_node(named[1]), owned=frozenset(owned), others=frozenset(others))
 
 
-def ring_of(owned: Mapping[NodeName, Collection[int]], stats: NodeStats) -> Reading[Ring]:
+@parsing("ring")
+def ring_of(owned: Mapping[NodeName, Collection[int]], stats: NodeStats) -> Ring:
     """Combine the owners to a ring, and check it against `/stats`.
 
     Every partition must have exactly one owner, and every node as many partitions as `/stats` counts. So a
     cut list, a missing node or a wrong name gives `Unknown`.
     """
-
-    def parse() -> Ring:
-        counted = {node: number for node, number in stats.ownership.items() if number}
-        if {node: len(indices) for node, indices in owned.items() if indices} != counted:
-            raise MalformedOutput("the partitions that nodes own are not as many as /stats counts")
-        owners: dict[int, NodeName] = {}
-        for node, indices in owned.items():
-            for index in indices:
-                number = _number_of(index, stats.ring_size)
-                if number in owners:
-                    raise MalformedOutput(f"partition {number} has two owners")
-                owners[number] = node
-        if len(owners) != stats.ring_size:
-            raise MalformedOutput(f"{stats.ring_size - len(owners)} partitions have no owner")
-        return Ring(owners=tuple(owners[number] for number in range(stats.ring_size)))
-
-    return reading("ring", parse)
+    counted = {node: number for node, number in stats.ownership.items() if number}
+    if {node: len(indices) for node, indices in owned.items() if indices} != counted:
+        raise RiakUnreadable("the partitions that nodes own are not as many as /stats counts")
+    owners: dict[int, NodeName] = {}
+    for node, indices in owned.items():
+        for index in indices:
+            number = _number_of(index, stats.ring_size)
+            if number in owners:
+                raise RiakUnreadable(f"partition {number} has two owners")
+            owners[number] = node
+    if len(owners) != stats.ring_size:
+        raise RiakUnreadable(f"{stats.ring_size - len(owners)} partitions have no owner")
+    return Ring(owners=tuple(owners[number] for number in range(stats.ring_size)))
 
 
-def numbers_of(indices: Collection[int], ring_size: int) -> Reading[frozenset[int]]:
+@parsing("cluster partitions")
+def numbers_of(indices: Collection[int], ring_size: int) -> frozenset[int]:
     """The numbers of these partitions in a ring of this size."""
-    return reading("cluster partitions", lambda: frozenset(_number_of(index, ring_size) for index in indices))
+    return frozenset(_number_of(index, ring_size) for index in indices)
 
 
 def _number_of(index: int, ring_size: int) -> int:
     step, rest = divmod(HASH_SPACE, ring_size)
     if rest:
-        raise MalformedOutput(f"a ring of {ring_size} does not divide the hash space")
+        raise RiakUnreadable(f"a ring of {ring_size} does not divide the hash space")
     number, off = divmod(index, step)
     if off or not 0 <= number < ring_size:
-        raise MalformedOutput(f"{index} is no partition of a ring of {ring_size}")
+        raise RiakUnreadable(f"{index} is no partition of a ring of {ring_size}")
     return number

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Reading
 from orchestrator.model.riak import NodeStats
-from orchestrator.riak.output import MalformedOutput, reading
+from orchestrator.riak.output import RiakUnreadable, parsing
 from orchestrator.riak.terms import counts_by_node, node_name
 from orchestrator.untrusted_json import parsed
 
@@ -18,66 +17,63 @@ _LARGEST_RING: Final = 65_536
 _PIPE: Final = "riak_pipe_vnodes_running"
 
 
-def parse_stats(body: str) -> Reading[NodeStats]:
+@parsing("/stats")
+def parse_stats(body: str) -> NodeStats:
     """The body of `/stats`. Cut JSON is invalid, so the result is complete or `Unknown`."""
-
-    def parse() -> NodeStats:
-        stats = _object(body)
-        size = _count(stats, "ring_num_partitions")
-        if not 0 < size <= _LARGEST_RING:
-            raise MalformedOutput(f"a ring of {size} partitions")
-        ownership = counts_by_node(_text(stats, "ring_ownership"))
-        if sum(ownership.values()) != size:
-            raise MalformedOutput("ring_ownership does not add up to ring_num_partitions")
-        members = _nodes(stats, "ring_members")
-        if not members.issuperset(node for node, number in ownership.items() if number):
-            raise MalformedOutput("ring_ownership names a node that is no member")
-        total, online = _schedulers(stats)
-        release = stats.get("sys_otp_release")
-        return NodeStats(
-            node=node_name(stats.get("nodename")),
-            kv_vnodes=_count(stats, "riak_kv_vnodes_running"),
-            pipe_vnodes=_count(stats, _PIPE) if _PIPE in stats else 0,
-            connected=_nodes(stats, "connected_nodes"),
-            members=members,
-            ring_size=size,
-            ownership=ownership,
-            schedulers=total,
-            schedulers_online=online,
-            release=release if isinstance(release, str) else None,
-        )
-
-    return reading("/stats", parse)
+    stats = _object(body)
+    size = _count(stats, "ring_num_partitions")
+    if not 0 < size <= _LARGEST_RING:
+        raise RiakUnreadable(f"a ring of {size} partitions")
+    ownership = counts_by_node(_text(stats, "ring_ownership"))
+    if sum(ownership.values()) != size:
+        raise RiakUnreadable("ring_ownership does not add up to ring_num_partitions")
+    members = _nodes(stats, "ring_members")
+    if not members.issuperset(node for node, number in ownership.items() if number):
+        raise RiakUnreadable("ring_ownership names a node that is no member")
+    total, online = _schedulers(stats)
+    release = stats.get("sys_otp_release")
+    return NodeStats(
+        node=node_name(stats.get("nodename")),
+        kv_vnodes=_count(stats, "riak_kv_vnodes_running"),
+        pipe_vnodes=_count(stats, _PIPE) if _PIPE in stats else 0,
+        connected=_nodes(stats, "connected_nodes"),
+        members=members,
+        ring_size=size,
+        ownership=ownership,
+        schedulers=total,
+        schedulers_online=online,
+        release=release if isinstance(release, str) else None,
+    )
 
 
 def _object(body: str) -> Mapping[str, Any]:
     try:
         found = parsed(body)
     except ValueError as error:
-        raise MalformedOutput(f"no JSON: {error}") from None
+        raise RiakUnreadable(f"no JSON: {error}") from None
     if not isinstance(found, dict):
-        raise MalformedOutput("no JSON object")
+        raise RiakUnreadable("no JSON object")
     return found
 
 
 def _count(stats: Mapping[str, Any], key: str) -> int:
     value = stats.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise MalformedOutput(f"{key} is {value!r} instead of a number")
+        raise RiakUnreadable(f"{key} is {value!r} instead of a number")
     return value
 
 
 def _text(stats: Mapping[str, Any], key: str) -> str:
     value = stats.get(key)
     if not isinstance(value, str):
-        raise MalformedOutput(f"{key} is {value!r} instead of a text")
+        raise RiakUnreadable(f"{key} is {value!r} instead of a text")
     return value
 
 
 def _nodes(stats: Mapping[str, Any], key: str) -> frozenset[NodeName]:
     value = stats.get(key)
     if not isinstance(value, list):
-        raise MalformedOutput(f"{key} is {value!r} instead of a list of nodes")
+        raise RiakUnreadable(f"{key} is {value!r} instead of a list of nodes")
     return frozenset(node_name(each) for each in value)
 
 

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Reading
 from orchestrator.model.riak import (
     ActiveTransfer,
     PartitionCount,
     Transfers,
 )
 from orchestrator.riak.dialect import RiakDialect
-from orchestrator.riak.output import CommandOutput, MalformedOutput, Return, blank, reading, said, shown
+from orchestrator.riak.output import CommandOutput, Return, RiakUnreadable, blank, parsing, said, shown
 from orchestrator.riak.terms import node_name, node_names, printed_node
 
 _DOWN: Final = re.compile(r"Nodes (\[.*\]) are currently down\.")
@@ -35,22 +34,19 @@ _RATE_ARROW_BAR_RATE: Final = 4
 """Minimum lines of a progress picture."""
 
 
-def parse_transfers(output: CommandOutput, dialect: RiakDialect) -> Reading[Transfers]:
+@parsing("transfers")
+def parse_transfers(output: CommandOutput, dialect: RiakDialect) -> Transfers:
     """`transfers`. It is clean only if complete, with `No transfers active` and none of five bad lines."""
-
-    def parse() -> Transfers:
-        answer = said(output, dialect)
-        answer.must_be_ok()
-        if answer.lines.count(_ACTIVE) != 1:
-            raise MalformedOutput("the part on active transfers is missing")
-        at = answer.lines.index(_ACTIVE)
-        down, waiting, not_running = _pending(answer.lines[:at])
-        active, uncontacted = _active(answer.lines[at + 1 :], ended=answer.returned is not Return.NONE)
-        return Transfers(
-            down=down, waiting=waiting, not_running=not_running, active=active, uncontacted=uncontacted
-        )
-
-    return reading("transfers", parse)
+    answer = said(output, dialect)
+    answer.must_be_ok()
+    if answer.lines.count(_ACTIVE) != 1:
+        raise RiakUnreadable("the part on active transfers is missing")
+    at = answer.lines.index(_ACTIVE)
+    down, waiting, not_running = _pending(answer.lines[:at])
+    active, uncontacted = _active(answer.lines[at + 1 :], ended=answer.returned is not Return.NONE)
+    return Transfers(
+        down=down, waiting=waiting, not_running=not_running, active=active, uncontacted=uncontacted
+    )
 
 
 def _pending(
@@ -63,7 +59,7 @@ def _pending(
     for at, line in enumerate(lines):
         if blank(line):
             if at != len(lines) - 1:
-                raise MalformedOutput("a blank line is among the pending transfers")
+                raise RiakUnreadable("a blank line is among the pending transfers")
         elif (found := _DOWN.fullmatch(line)) and at == 0:
             down = node_names(found[1])
         elif found := _WAITING.fullmatch(line):
@@ -73,9 +69,9 @@ def _pending(
         elif line == _NONE and not none:
             none = True
         else:
-            raise MalformedOutput(f"{shown(line)} does not belong among the pending transfers")
+            raise RiakUnreadable(f"{shown(line)} does not belong among the pending transfers")
     if none is bool(waiting or not_running):
-        raise MalformedOutput(f"{_NONE!r} and lines of pending transfers: exactly one of them must be there")
+        raise RiakUnreadable(f"{_NONE!r} and lines of pending transfers: exactly one of them must be there")
     return down, tuple(waiting), tuple(not_running)
 
 
@@ -88,7 +84,7 @@ def _active(lines: Sequence[str], *, ended: bool) -> tuple[tuple[ActiveTransfer,
     # Riak ends the list of active ones with a blank line. Where no return term follows, that line is all the
     # proof there is that the list was not cut at its beginning.
     if not ended and (len(body) < 2 or not (blank(body[0]) and blank(body[-1]))):  # noqa: PLR2004  (one before, one after)
-        raise MalformedOutput("cut: the end of the active transfers is missing")
+        raise RiakUnreadable("cut: the end of the active transfers is missing")
     return tuple(_transfer(block) for block in _blocks(body)), tuple(uncontacted)
 
 
@@ -103,7 +99,7 @@ def _blocks(lines: Iterable[str]) -> list[list[str]]:
         if blocks:
             blocks[-1].append(line)
         elif not blank(line):
-            raise MalformedOutput(f"{shown(line)} does not belong among the active transfers")
+            raise RiakUnreadable(f"{shown(line)} does not belong among the active transfers")
     return blocks
 
 
@@ -114,16 +110,16 @@ def _transfer(lines: Sequence[str]) -> ActiveTransfer:
     for line in lines[:end]:
         found = _FIELD.fullmatch(line)
         if found is None or found[1] in fields:
-            raise MalformedOutput(f"{shown(line)} does not belong in an active transfer")
+            raise RiakUnreadable(f"{shown(line)} does not belong in an active transfer")
         fields[found[1]] = found[2]
     index = fields.get("partition") or fields.get("target partition")
     if index is None or not index.isdecimal() or "vnode type" not in fields:
-        raise MalformedOutput("an active transfer does not say of which partition it is")
+        raise RiakUnreadable("an active transfer does not say of which partition it is")
     vnode, kind = fields["vnode type"], fields.get("transfer type")
     picture = [line for line in lines[end:] if not blank(line)]
     if kind is None:
         if picture or "target node" not in fields:
-            raise MalformedOutput("an active transfer is not whole")
+            raise RiakUnreadable("an active transfer is not whole")
         target = printed_node(fields["target node"])
         return ActiveTransfer(kind="unknown", vnode=vnode, index=int(index), source=None, target=target)
     source, target, percent = _way(picture)
@@ -137,12 +133,12 @@ def _way(picture: Sequence[str]) -> tuple[NodeName, NodeName, int | None]:
     arrow = _ARROW.fullmatch(picture[1]) if len(picture) > _RATE_ARROW_BAR_RATE - 1 else None
     bar = _PROGRESS.fullmatch(picture[-2]) if arrow is not None else None
     if arrow is None or bar is None:
-        raise MalformedOutput("an active transfer does not show its way")
+        raise RiakUnreadable("an active transfer does not show its way")
     names = [arrow[1], arrow[2]]
     for line in picture[2:-2]:
         rests = (line[:_NAME_WIDTH].strip(), line[_NAME_WIDTH:].strip())
         for at, rest in enumerate(rests):
             if rest and len(names[at]) % _NAME_WIDTH:
-                raise MalformedOutput(f"{shown(line)} does not belong in the picture of an active transfer")
+                raise RiakUnreadable(f"{shown(line)} does not belong in the picture of an active transfer")
             names[at] += rest
     return node_name(names[0]), node_name(names[1]), None if bar[1] == "N/A" else int(bar[1])

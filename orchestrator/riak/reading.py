@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from orchestrator.daemons import Daemons
@@ -40,6 +41,7 @@ from orchestrator.model.riak import (
 from orchestrator.riak.admin import KV
 from orchestrator.riak.contact import Contact, Contacts, usable
 from orchestrator.riak.lives import Lives
+from orchestrator.riak.output import RiakUnreadable, reading
 from orchestrator.riak.parse_ring import numbers_of, ring_of
 from orchestrator.riak.rules.recovery import ASKED_AT_LEAST
 
@@ -196,9 +198,12 @@ class RingReader:
             return None
         asked = {node: self._pool.submit(self._contacts.stats, node) for node in self._up}
         lives = self._lives()
-        stats = [found for each in asked.values() if not isinstance(found := each.result(), Unknown)]
-        incarnations = {node: life.result() for node, life in lives.items()}
-        if len(stats) < len(self._up) or any(isinstance(life, Unknown) for life in incarnations.values()):
+        incarnations = {node: reading(life.result) for node, life in lives.items()}
+        try:
+            stats = [each.result() for each in asked.values()]
+        except RiakUnreadable:
+            return None
+        if any(isinstance(life, Unknown) for life in incarnations.values()):
             return None
         members = frozenset(self._up)
         agreed = all(
@@ -221,7 +226,7 @@ class RingReader:
             look: the requested parts.
             paced: during a wait for handoff, also read the vnodes that nodes have not started.
         """
-        incarnations = {node: life.result() for node, life in self._lives().items()}
+        incarnations = {node: reading(life.result) for node, life in self._lives().items()}
         self._take_turns(incarnations)
         riak = RiakView(cluster=self._cluster)
         asked = incarnations if paced and awaits_handoff(look) else {}
@@ -232,10 +237,10 @@ class RingReader:
             riak = self._handoff(riak)
         elif Look.HEALTH in look:
             riak = self._coming_back(riak)
-        riak = replace(riak, unstarted={node: each.result() for node, each in unstarted.items()})
+        riak = replace(riak, unstarted={node: reading(each.result) for node, each in unstarted.items()})
         return self._view(name, riak, incarnations)
 
-    def _unstarted(self, node: NodeName, life: Reading[Incarnation]) -> Reading[int]:
+    def _unstarted(self, node: NodeName, life: Reading[Incarnation]) -> int:
         """The number of vnodes not started; not read again once it is 0, since it stays 0 for a process."""
         identity = None if isinstance(life, Unknown) else life.ephemeral_id
         if identity is not None and self._memory.all_started(identity):
@@ -245,15 +250,13 @@ class RingReader:
             self._memory.keep_started(identity)
         return found
 
-    def settings(self, *, paced: bool) -> Reading[SettingsView]:
+    def settings(self, *, paced: bool) -> SettingsView:
         """The transfer limits of all nodes, as settings; if handoff is hastened, their timers too."""
         timers = {node: self._pool.submit(self._admin.timer, node) for node in self._up if paced}
-        found = self._ask(self._admin.transfer_limits).result()
-        if isinstance(found, Unknown):
-            return found
-        settings = {limit_key(node): str(limit) for node, limit in found.limits.items()}
+        limits = self._ask(self._admin.transfer_limits).result().limits
+        settings = {limit_key(node): str(limit) for node, limit in limits.items()}
         for node, each in timers.items():
-            if not isinstance(timer := each.result(), Unknown):
+            if isinstance(timer := reading(each.result), int):
                 settings[timer_key(node)] = str(timer)
         return SettingsView(transient=settings)
 
@@ -287,11 +290,12 @@ class RingReader:
             attributes={LOCATION: location} if location else {},
         )
 
-    def _lives(self) -> dict[NodeName, Future[Reading[Incarnation]]]:
+    def _lives(self) -> dict[NodeName, Future[Incarnation]]:
         return {node: self._pool.submit(self._life, node) for node in self._up}
 
-    def _life(self, node: NodeName) -> Reading[Incarnation]:
-        return self._contacts.stranger(self._admin, node) or self._memory.lives.of(self._admin, node)
+    def _life(self, node: NodeName) -> Incarnation:
+        self._contacts.refuse_stranger(self._admin, node)
+        return self._memory.lives.of(self._admin, node)
 
     def _take_turns(self, incarnations: Mapping[NodeName, Reading[Incarnation]]) -> None:
         """Send commands to members outside the current wave whose processes were found on their hosts."""
@@ -299,7 +303,7 @@ class RingReader:
             if node not in self._avoided and not isinstance(incarnations[node], Unknown):
                 self._turns.sent.setdefault(node, 0)
 
-    def _ask(self, question: Callable[[NodeName], Reading[T]]) -> Future[Reading[T]]:
+    def _ask(self, question: Callable[[NodeName], T]) -> Future[T]:
         """Send a command to the next member."""
         return self._pool.submit(question, self._turns.next())
 
@@ -313,80 +317,63 @@ class RingReader:
         ready, n_vals = self._ask(admin.ring_ready), self._ask(admin.n_vals)
         found = signs.result()
         stats = found[self._asked].stats if self._asked in found else NOT_READ
-        partitions = self._partitions(stats)
-        ring = self._ring(stats, partitions)
-        waiting = self._waiting(stats, partitions)
+        ring: Reading[Ring]
+        waiting: Reading[Mapping[NodeName, frozenset[int]]]
+        if isinstance(stats, Unknown):
+            ring = waiting = stats
+        else:
+            # Members that are up, and owners of partitions, of which a peer is asked.
+            partitions = self._listed({*self._up, *(n for n, number in stats.ownership.items() if number)})
+            ring = reading(partial(self._ring, stats, partitions))
+            waiting = reading(partial(self._waiting, stats, partitions))
         self._memory.waited = (
             None if isinstance(waiting, Unknown) else {n: len(p) for n, p in waiting.items()}
         )
-        types = n_vals.result()
         return replace(
             riak,
-            ring_ready=ready.result(),
+            ring_ready=reading(ready.result),
             signs=found,
-            transfers={node: each.result() for node, each in transfers.items()},
+            transfers={node: reading(each.result) for node, each in transfers.items()},
             waiting=waiting,
             ring=ring,
-            n_vals=types if isinstance(types, Unknown) else frozenset(types.values()),
+            n_vals=reading(lambda: frozenset(n_vals.result().values())),
         )
 
-    def _partitions(self, stats: Reading[NodeStats]) -> dict[NodeName, Reading[NodePartitions]]:
-        """What each node lists: members that are up, and owners of partitions, of which a peer is asked."""
-        owners = () if isinstance(stats, Unknown) else (n for n, number in stats.ownership.items() if number)
-        return self._listed({*self._up, *owners})
-
-    def _listed(self, nodes: Collection[NodeName]) -> dict[NodeName, Reading[NodePartitions]]:
-        asked = {
+    def _listed(self, nodes: Collection[NodeName]) -> dict[NodeName, Future[NodePartitions]]:
+        """The partitions of each node."""
+        return {
             node: self._pool.submit(
                 self._admin.partitions, node if node in self._turns.sent else self._asked, node
             )
             for node in sorted(nodes)
         }
-        return {node: each.result() for node, each in asked.items()}
 
     @staticmethod
-    def _ring(
-        stats: Reading[NodeStats], partitions: Mapping[NodeName, Reading[NodePartitions]]
-    ) -> Reading[Ring]:
+    def _ring(stats: NodeStats, partitions: Mapping[NodeName, Future[NodePartitions]]) -> Ring:
         """The owners of the partitions."""
-        if isinstance(stats, Unknown):
-            return stats
-        owned: dict[NodeName, frozenset[int]] = {}
-        for node in (node for node, number in stats.ownership.items() if number):
-            each = partitions[node]
-            if isinstance(each, Unknown):
-                return each
-            owned[node] = each.owned
-        return ring_of(owned, stats)
+        owners = (node for node, number in stats.ownership.items() if number)
+        return ring_of({node: partitions[node].result().owned for node in owners}, stats)
 
     @staticmethod
     def _waiting(
-        stats: Reading[NodeStats], partitions: Mapping[NodeName, Reading[NodePartitions]]
-    ) -> Reading[Mapping[NodeName, frozenset[int]]]:
+        stats: NodeStats, partitions: Mapping[NodeName, Future[NodePartitions]]
+    ) -> Mapping[NodeName, frozenset[int]]:
         """The partitions of others on each of these nodes, by their numbers."""
-        if isinstance(stats, Unknown):
-            return stats
-        found: dict[NodeName, frozenset[int]] = {}
-        for node, each in partitions.items():
-            if isinstance(each, Unknown):
-                return each
-            numbers = numbers_of(each.others, stats.ring_size)
-            if isinstance(numbers, Unknown):
-                return numbers
-            if numbers:
-                found[node] = numbers
-        return found
+        found = {node: numbers_of(each.result().others, stats.ring_size) for node, each in partitions.items()}
+        return {node: numbers for node, numbers in found.items() if numbers}
 
     def _handoff(self, riak: RiakView) -> RiakView:
         """What `transfers` says; of nodes of which it says that partitions wait there, which these are."""
-        transfers = {node: each.result() for node, each in self._sent_transfers().items()}
-        said = [each for each in transfers.values() if not isinstance(each, Unknown)]
+        transfers = {node: reading(each.result) for node, each in self._sent_transfers().items()}
+        said = [each for each in transfers.values() if isinstance(each, Transfers)]
         holders = {line.node for each in said for line in each.waiting}.intersection(self._up)
-        stats = self._contacts.stats(self._asked) if holders else NOT_READ
-        waiting = self._waiting(stats, self._listed(holders)) if holders else {}
+        waiting: Reading[Mapping[NodeName, frozenset[int]]] = {}
+        if holders:
+            asked, listed = self._asked, self._listed(holders)
+            waiting = reading(lambda: self._waiting(self._contacts.stats(asked), listed))
         return replace(riak, transfers=transfers, waiting=waiting)
 
-    def _sent_transfers(self) -> dict[NodeName, Future[Reading[Transfers]]]:
+    def _sent_transfers(self) -> dict[NodeName, Future[Transfers]]:
         """Send a command to two members; to one that is being restarted only if there are no two others."""
         chosen = self._turns.several(ASKED_AT_LEAST)
         others = [node for node in usable(self._up, self._avoided) if node not in chosen]
@@ -401,7 +388,8 @@ class RingReader:
             pings = {node: pool.submit(self._contacts.http(node).ping) for node in self._up}
             stats = {node: pool.submit(self._contacts.stats, node) for node in self._up}
             return {
-                node: SignsOfLife(ping=pings[node].result(), stats=stats[node].result()) for node in self._up
+                node: SignsOfLife(ping=reading(pings[node].result), stats=reading(stats[node].result))
+                for node in self._up
             }
 
     def _coming_back(self, riak: RiakView) -> RiakView:
@@ -414,14 +402,14 @@ class RingReader:
         agreed = self._ask(self._admin.ring_ready)
         services = self._services(ready)
         signs = {node: replace(sign, service=services.get(node, NOT_READ)) for node, sign in signs.items()}
-        return replace(riak, ring_ready=agreed.result(), signs=signs)
+        return replace(riak, ring_ready=reading(agreed.result), signs=signs)
 
     def _services(self, nodes: Collection[NodeName]) -> dict[NodeName, Reading[ServiceWait]]:
         """Whether a peer sees the key-value store of these nodes up."""
         if not nodes or not set(self._up) - self._avoided:
             return {}
         peer = self._turns.next()
-        found = self._admin.where_it_is_up(peer)
+        found = reading(lambda: self._admin.where_it_is_up(peer))
         if isinstance(found, Unknown) or not found <= {member.node for member in self._cluster.members}:
             return {node: self._waited_for(peer, node) for node in nodes}
         seen = f"{peer} sees it on {', '.join(sorted(found)) or 'no node'}"
@@ -436,7 +424,7 @@ class RingReader:
                 reason=f"{KV} was not up at the last `wait-for-service`, which is sent once in "
                 f"{_WAITED_AGAIN_SECONDS:.0f} s"
             )
-        found = self._admin.wait_for_service(peer, node, _SERVICE_SECONDS)
+        found = reading(lambda: self._admin.wait_for_service(peer, node, _SERVICE_SECONDS))
         if isinstance(found, Unknown) or not found.up:
             self._memory.waited_in_vain(node)
         return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NewType, TypeAlias
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.riak.output import MalformedOutput
+from orchestrator.riak.output import RiakUnreadable
 from orchestrator.untrusted import UntrustedValue, address, shortened
 
 Atom = NewType("Atom", str)
@@ -45,13 +45,13 @@ class _Reader:
 
     def take(self) -> tuple[str, str]:
         if self.at >= len(self.tokens):
-            raise MalformedOutput("a term ends too soon")
+            raise RiakUnreadable("a term ends too soon")
         self.at += 1
         return self.tokens[self.at - 1]
 
     def term(self, depth: int) -> Term:
         if depth > _DEEPEST:
-            raise MalformedOutput("a term is too deep")
+            raise RiakUnreadable("a term is too deep")
         kind, text = self.take()
         if kind == "quoted":
             return Atom(re.sub(r"\\(.)", r"\1", text[1:-1]))
@@ -63,7 +63,7 @@ class _Reader:
             return self.items("]", depth)
         if text == "{":
             return tuple(self.items("}", depth))
-        raise MalformedOutput(f"a term has {text!r} where a value should be")
+        raise RiakUnreadable(f"a term has {text!r} where a value should be")
 
     def items(self, end: str, depth: int) -> list[Term]:
         found: list[Term] = []
@@ -76,29 +76,29 @@ class _Reader:
             if mark == end:
                 return found
             if mark != ",":
-                raise MalformedOutput(f"a term has {mark!r} where a comma should be")
+                raise RiakUnreadable(f"a term has {mark!r} where a comma should be")
 
 
 def parse_term(text: str) -> Term:
     """One complete term.
 
     Raises:
-        Malformed: it is not a term, is cut, or more text follows.
+        RiakUnreadable: it is not a term, is cut, or more text follows.
     """
     tokens: list[tuple[str, str]] = []
     at, rest = 0, text.rstrip()
     while at < len(rest):
         found = _TOKEN.match(rest, at)
         if found is None or found.lastgroup is None:
-            raise MalformedOutput(f"{rest[at : at + 30]!r} is no part of an Erlang term")
+            raise RiakUnreadable(f"{rest[at : at + 30]!r} is no part of an Erlang term")
         if found.lastgroup == "number" and len(found[found.lastgroup]) > _LONGEST_NUMBER:
-            raise MalformedOutput("a number is too long")
+            raise RiakUnreadable("a number is too long")
         tokens.append((found.lastgroup, found[found.lastgroup]))
         at = found.end()
     reader = _Reader(tokens)
     term = reader.term(0)
     if reader.peek():
-        raise MalformedOutput(f"{reader.peek()!r} follows a term")
+        raise RiakUnreadable(f"{reader.peek()!r} follows a term")
     return term
 
 
@@ -106,17 +106,17 @@ def node_name(text: object) -> NodeName:
     """A node's name, `name@host`.
 
     Raises:
-        Malformed: it is not a name; a name that was wrapped in the middle has a blank in it.
+        RiakUnreadable: it is not a name; a name that was wrapped in the middle has a blank in it.
     """
     if not isinstance(text, str):
-        raise MalformedOutput(f"{text!r} is no node name")
+        raise RiakUnreadable(f"{text!r} is no node name")
     name, _, host = text.partition("@")
     try:
         address(host)
     except UntrustedValue as error:
-        raise MalformedOutput(f"{shortened(text)} is no node name: {error}") from None
+        raise RiakUnreadable(f"{shortened(text)} is no node name: {error}") from None
     if not _NAME.fullmatch(name):
-        raise MalformedOutput(f"{shortened(text)} is no node name")
+        raise RiakUnreadable(f"{shortened(text)} is no node name")
     return NodeName(text)
 
 
@@ -124,7 +124,7 @@ def printed_node(text: str) -> NodeName:
     """A node's name, quoted as an atom or bare, depending on the version.
 
     Raises:
-        Malformed: it has neither form.
+        RiakUnreadable: it has neither form.
     """
     text = text.strip()
     return node_name(text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text)
@@ -134,11 +134,11 @@ def node_names(text: str) -> tuple[NodeName, ...]:
     """A list of nodes, each once.
 
     Raises:
-        Malformed: it is not a list of nodes, or a name occurs twice.
+        RiakUnreadable: it is not a list of nodes, or a name occurs twice.
     """
     names = tuple(node_name(each) for each in _list(text))
     if len(set(names)) != len(names):
-        raise MalformedOutput("a node is listed twice")
+        raise RiakUnreadable("a node is listed twice")
     return names
 
 
@@ -146,15 +146,15 @@ def counts_by_node(text: str) -> dict[NodeName, int]:
     """A list of `{node, count}`, each node once.
 
     Raises:
-        Malformed: it is another term.
+        RiakUnreadable: it is another term.
     """
     found: dict[NodeName, int] = {}
     for each in _list(text):
         if not (isinstance(each, tuple) and len(each) == 2 and isinstance(each[1], int)):  # noqa: PLR2004  (a pair)
-            raise MalformedOutput(f"{each!r} is no node with a number")
+            raise RiakUnreadable(f"{each!r} is no node with a number")
         name = node_name(each[0])
         if name in found:
-            raise MalformedOutput(f"{name} is listed twice")
+            raise RiakUnreadable(f"{name} is listed twice")
         found[name] = each[1]
     return found
 
@@ -162,5 +162,5 @@ def counts_by_node(text: str) -> dict[NodeName, int]:
 def _list(text: str) -> Sequence[Term]:
     term = parse_term(text)
     if not isinstance(term, list):
-        raise MalformedOutput(f"{text.strip()[:60]!r} is no list")
+        raise RiakUnreadable(f"{text.strip()[:60]!r} is no list")
     return term

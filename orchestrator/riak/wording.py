@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.output import CommandOutput, reading
 from orchestrator.riak.parse_node import PONG, StartReport, Stop, parse_ping, parse_start, parse_stop
 
 _SHELL: Final = re.compile(r"[^\w@%+:,./ =-]")
@@ -60,7 +60,7 @@ class RiakWording:
     def state(self, line: str, exit_code: int, text: str) -> Reading[ServiceState] | None:
         """The state of the service from a status command; None if the exit code decides."""
         output = CommandOutput(exit=exit_code, stdout=text)
-        answers = parse_ping(output)
+        answers = reading(lambda: parse_ping(output))
         if isinstance(answers, Unknown):
             lies = exit_code != 0 and PONG in text.split()
             return answers if self.decides(line) or lies else None
@@ -69,7 +69,7 @@ class RiakWording:
     def stop(self, line: str, exit_code: int, text: str) -> ActionResult | None:
         """The result of a finished stop; None if the exit code decides."""
         said = text.strip()
-        found = parse_stop(CommandOutput(exit=exit_code, stdout=text))
+        found = reading(lambda: parse_stop(CommandOutput(exit=exit_code, stdout=text)))
         if found is Stop.REFUSED:
             return Refused(reason=said)
         if not self.decides(line):
@@ -87,7 +87,7 @@ class RiakWording:
     def start(self, line: str, exit_code: int, text: str) -> ActionResult | None:
         """The result of a finished start; None if the exit code decides."""
         said = text.strip()
-        match parse_start(CommandOutput(exit=exit_code, stdout=text)):
+        match reading(lambda: parse_start(CommandOutput(exit=exit_code, stdout=text))):
             case StartReport.REFUSED:
                 return Refused(reason=said)
             case StartReport.NOT_YET:
@@ -98,7 +98,8 @@ class RiakWording:
                 return Done(output=said) if self.decides(line) else None
             case Unknown(reason=reason):
                 # A good text with a bad exit code proves nothing, nor does an unknown text with exit code 0.
-                good = bool(said) and parse_start(CommandOutput(exit=0, stdout=text)) is StartReport.STARTED
+                by_text = reading(lambda: parse_start(CommandOutput(exit=0, stdout=text)))
+                good = bool(said) and by_text is StartReport.STARTED
                 return InDoubt(reason=reason) if self.decides(line) and (good or exit_code == 0) else None
 
 

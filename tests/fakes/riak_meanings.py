@@ -15,7 +15,7 @@ from orchestrator.riak import (
     parse_transfers,
 )
 from orchestrator.riak.dialect import RiakDialect, dialect_of
-from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.output import CommandOutput, reading
 from tests.fakes.plain import plain
 from tests.riak_transcripts import COMMANDS, MORE, TIMELINE, WRAPPER, Recording, recorded
 
@@ -100,7 +100,7 @@ def why_not_read(command: str) -> str:
 
 def value_of(record: Recording) -> Any:
     parse = parser_of(record.command)
-    return None if parse is None else parse(record.output)
+    return None if parse is None else reading(lambda: parse(record.output))
 
 
 def meaning(record: Recording) -> str:

@@ -24,7 +24,7 @@ from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.riak.output import MalformedOutput as MalformedRiak
+from orchestrator.riak.output import RiakUnreadable
 from orchestrator.riak.terms import node_name, node_names, printed_node
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.ledger import Ledger
@@ -148,9 +148,9 @@ ENTRIES: dict[str, tuple[Callable[[str], str], type[Exception]]] = {
         ValueError,
     ),
     "a Riak node without an entry": (lambda text: address_of(f"riak@{text}", {}), UntrustedValue),
-    "a Riak node": (_riak(node_name), MalformedRiak),
-    "a Riak node in quotes": (_riak(lambda text: printed_node(f"'{text}'")), MalformedRiak),
-    "a list of Riak nodes": (_riak(lambda text: node_names(f"['{text}']")[0]), MalformedRiak),
+    "a Riak node": (_riak(node_name), RiakUnreadable),
+    "a Riak node in quotes": (_riak(lambda text: printed_node(f"'{text}'")), RiakUnreadable),
+    "a list of Riak nodes": (_riak(lambda text: node_names(f"['{text}']")[0]), RiakUnreadable),
     "a transport address before 2.0": (lambda text: host_of(f"inet[{text}/10.0.0.1:9300]", "x"), Malformed),
     "a transport address with a name": (lambda text: host_of(f"{text}/10.0.0.1:9300", "x"), Malformed),
     "an HTTP address": (_published, Malformed),
@@ -208,7 +208,7 @@ def test_host_of_reads_the_forms_of_every_generation() -> None:
 def test_a_node_name_of_riak_leads_to_no_other_folder() -> None:
     """`{name}` may be part of the path of `riak.command`."""
     for name in ("..@10.0.0.1", ".@10.0.0.1", "-f@10.0.0.1", "a/b@10.0.0.1", "@10.0.0.1", "riak", "a@b@c"):
-        with pytest.raises(MalformedRiak, match="is no node name"):
+        with pytest.raises(RiakUnreadable, match="is no node name"):
             node_name(name)
 
 

@@ -64,7 +64,6 @@ from tests.riak_transcripts import (
     recordings,
     wrapper_recordings,
 )
-from tests.unit.clusters.cases import known
 
 PACE = 0.02
 
@@ -365,13 +364,13 @@ def read(view: View, words: str) -> tuple[CommandOutput, RiakDialect]:
 
 
 def ring_told(view: View) -> object:
-    counted = known(parse_stats(json.dumps(stats(view))))
+    counted = parse_stats(json.dumps(stats(view)))
     owned = {}
     for name in FIVE:
-        found = known(parse_partitions(*read(view, f"cluster partitions -n {name}")))
+        found = parse_partitions(*read(view, f"cluster partitions -n {name}"))
         assert found.node == name
         owned[found.node] = found.owned
-    return known(ring_of(owned, counted))
+    return ring_of(owned, counted)
 
 
 def test_partitions_and_stats_have_the_same_ring() -> None:
@@ -400,7 +399,7 @@ def test_locations_are_beside_members_that_are_up_or_down() -> None:
     world = settled_five()
     world.stop(SECOND)
     view = replace(world.view(FIRST), locations={FIRST: "rack a", SECOND: "rack b"})
-    status = known(parse_cluster_status(*read(view, "cluster status")))
+    status = parse_cluster_status(*read(view, "cluster status"))
     expected = {name: {FIRST: "rack a", SECOND: "rack b"}.get(name) for name in FIVE}
     assert {each.node: each.location for each in status.members} == expected
     assert "location" not in read(world.view(FIRST), "cluster status")[0].stdout

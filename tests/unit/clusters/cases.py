@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from orchestrator.elasticsearch import fields
 from orchestrator.errors import ConfigError
@@ -29,6 +31,13 @@ def known(reading: Reading[T]) -> T:
     """What was read."""
     assert not isinstance(reading, Unknown), reading
     return reading
+
+
+def unread(read: Callable[[], object]) -> str:
+    """Why something of Riak cannot be read."""
+    with pytest.raises(output.RiakUnreadable) as raised:
+        read()
+    return raised.value.reason
 
 
 def why(outcome: object) -> str:
@@ -83,10 +92,10 @@ class Case:
             end, errors = self.keys.get("exit", 0), self.keys.get("stderr", "")
             answer = CommandOutput(exit=end, stdout=answer, stderr=errors)
         try:
-            return self.function(answer, **given)
+            return output.reading(lambda: self.function(answer, **given))
         except fields.ReadFailed as error:
             return error.unknown
-        except (output.MalformedOutput, ConfigError, ValueError) as error:
+        except (ConfigError, ValueError) as error:
             return Unknown(reason=str(error))
 
     def fits(self, found: Any) -> bool:

@@ -32,7 +32,7 @@ from orchestrator.model.riak import (
     Transfers,
 )
 from orchestrator.riak.dialect import dialect_of
-from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.output import CommandOutput, reading
 from orchestrator.riak.parse_members import parse_cluster_status
 from orchestrator.riak.parse_pace import parse_timer
 from orchestrator.riak.parse_ring import parse_partitions, parse_ringready
@@ -161,7 +161,7 @@ def judged() -> tuple[Recording, ...]:
 def read(record: Recording, text: str) -> Any:
     parse = parser_of(record.command)
     assert parse is not None
-    return parse(replace(record, text=text).output)
+    return reading(lambda: parse(replace(record, text=text).output))
 
 
 def is_good(record: Recording, text: str) -> bool:
@@ -333,7 +333,7 @@ def test_before_the_return_term_the_last_line_shows_a_cut(subtests: pytest.Subte
             news = {}
             for end in ends:
                 output = CommandOutput(exit=0, stdout=whole[:end])
-                value = PARSERS[record.command](output, dialect)
+                value = reading(partial(PARSERS[record.command], output, dialect))
                 news[end] = good(record.command, value)
             assert value == read(record, record.text)
             assert not any(news[end] for end in ends if end < kept)
@@ -392,7 +392,7 @@ def test_too_much_is_unknown_soon_and_in_few_words(subtests: pytest.Subtests) ->
             given = (
                 (text,) if parse is parse_stats else (output,) if parse is parse_timer else (output, DIALECT)
             )
-            found = parse(*given)
+            found = reading(partial(parse, *given))
             assert isinstance(found, Unknown)
             assert len(found.reason) < 1000
             assert time.process_time() - began < 20, "where it took time by the square, it took minutes"

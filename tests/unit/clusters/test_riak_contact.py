@@ -20,7 +20,7 @@ from tests.doubles.riak_double.stats import stats
 from tests.fakes.riak_world import World
 from tests.fakes.scripted_http import reply
 from tests.riak_nodes import RiakCommand
-from tests.unit.clusters.cases import known, why
+from tests.unit.clusters.cases import known, unread, why
 from tests.unit.clusters.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged
 
 NOT_KNOWN = CommandOutput(exit=1, stdout="Usage: riak { start | stop | version }\n")
@@ -75,14 +75,16 @@ def test_an_endpoint_that_is_a_node_is_where_it_is_asked(stage: Staged) -> None:
 def test_a_member_without_endpoint_has_its_machines_first_port(stage: Staged, at: str, host: str) -> None:
     contacts = _contacts(stage, DEV1, DEV3, at=at)
     _told(contacts)
-    assert why(contacts.http(DEV2).ping()).startswith(f"http://{host}:{stage.ports[DEV1].port}/ping: ")
+    assert unread(lambda: contacts.http(DEV2).ping()).startswith(
+        f"http://{host}:{stage.ports[DEV1].port}/ping: "
+    )
     assert _hits(stage, DEV1) == 1, "nothing that is known is asked again"
 
 
 def test_another_node_at_an_endpoint_is_not_taken_for_it(stage: Staged) -> None:
     contacts = _contacts(stage, DEV1)
     _told(contacts)
-    assert why(contacts.stats(DEV2)) == (
+    assert unread(lambda: contacts.stats(DEV2)) == (
         f"where {DEV2} is looked for, {DEV1} answers /stats: name both under `endpoints`"
     )
 
@@ -102,7 +104,7 @@ def test_a_page_that_claims_anothers_name_moves_nobody(stage: Staged) -> None:
     contacts = _contacts(stage, DEV1, DEV2)
     _told(contacts)
     _answers(stage, DEV2, stats(stage.world.view(DEV1)))
-    assert isinstance(contacts.stats(DEV2), Unknown)
+    assert unread(lambda: contacts.stats(DEV2))
     stage.ports[DEV2].on("/stats", reply(b"", headers={"Connection": "close"}))
     assert isinstance(contacts.stats(DEV1), NodeStats)
 
@@ -112,13 +114,13 @@ def test_the_version_is_asked_by_the_word_of_each_release(stage: Staged) -> None
     needed = "Riak 2.0 or newer is needed"
     for version in ("4", "riak"):
         stage.runner.instead[DEV1, "versions"] = CommandOutput(exit=0, stdout=f"* {version}\tpermanent\n")
-        assert why(_contacts(stage, DEV1).find()) == (
+        assert unread(lambda: _contacts(stage, DEV1).find()) == (
             f"{DEV1} is a Riak {version}, which is no version that this program can read: {needed}"
         )
     stage.runner.instead[DEV1, "versions"] = NOT_KNOWN
     for version in ("0.14", "1.3.2", "1.4.12"):
         stage.runner.instead[DEV1, "version"] = CommandOutput(exit=0, stdout=f"{version}.0\n")
-        assert why(_contacts(stage, DEV1).find()) == (
+        assert unread(lambda: _contacts(stage, DEV1).find()) == (
             f"{DEV1} is a Riak {version}.0, which is too old: {needed}."
             " Upgrade it, or restart its nodes by hand"
         )
@@ -134,18 +136,18 @@ def test_the_version_is_asked_by_the_word_of_each_release(stage: Staged) -> None
 def test_the_next_node_is_asked_for_a_version_that_one_lacks(stage: Staged) -> None:
     stage.runner.instead[DEV1, "versions"] = stage.runner.instead[DEV1, "version"] = NOT_KNOWN
     assert _told(_contacts(stage, DEV1, DEV2)).version == "3.2.1"
-    reason = why(_contacts(stage, DEV1).find())
+    reason = unread(lambda: _contacts(stage, DEV1).find())
     assert reason.startswith(f"which version it is: asked on {DEV1}: riak versions: ")
     assert "; riak version: " in reason
     stage.runner.instead[DEV1, "versions"] = Unknown(reason="no route to host")
-    assert why(_contacts(stage, DEV1).find()) == "which version it is: no route to host"
+    assert unread(lambda: _contacts(stage, DEV1).find()) == "which version it is: no route to host"
 
 
 def test_what_was_not_found_is_looked_for_again(stage: Staged) -> None:
     stage.world.stop(DEV1)
     contacts = _contacts(stage, DEV1)
-    assert why(contacts.find()).startswith(f"{stage.ports[DEV1].url}/stats: ")
-    assert why(contacts.stats(DEV1)).startswith("http://127.0.0.1:")
+    assert unread(contacts.find).startswith(f"{stage.ports[DEV1].url}/stats: ")
+    assert unread(lambda: contacts.stats(DEV1)).startswith("http://127.0.0.1:")
     stage.world.start(DEV1)
     assert _told(contacts).version == "3.2.1"
 
@@ -159,7 +161,7 @@ def test_each_endpoint_that_does_not_answer_has_its_reason(stage: Staged) -> Non
     assert [url for url, what in stage.cluster.endpoints().items() if what] == [second.rstrip("/")]
     for node in (DEV1, DEV3):
         stage.world.stop(node)
-    reasons = why(_contacts(stage, DEV1, DEV2, DEV3).find()).split("; ")
+    reasons = unread(lambda: _contacts(stage, DEV1, DEV2, DEV3).find()).split("; ")
     for node, reason in zip((DEV1, DEV2, DEV3), reasons, strict=True):
         assert reason.startswith(f"{stage.ports[node].url}/stats: ")
 
@@ -169,7 +171,7 @@ def test_of_three_endpoints_each_must_call_the_others_members(stage: Staged) -> 
     owners = {"ring_ownership": f"[{{'{DEV1}',8}},{{'{DEV3}',8}}]"}
     _answers(stage, DEV3, {**page, **owners})
     assert _told(_contacts(stage, DEV1, DEV3)).members == NAMES, "each calls the other one so"
-    assert why(_contacts(stage, DEV1, DEV2, DEV3).find()) == (
+    assert unread(lambda: _contacts(stage, DEV1, DEV2, DEV3).find()) == (
         f"{DEV3} does not call {DEV2} a member, and `endpoints` names both: they are not of one cluster"
     )
 
@@ -201,8 +203,8 @@ def test_one_command_for_two_nodes_names_the_key_that_helps(
     contacts = Contacts(reach)
     admin = _told(contacts).admin
     stage.runner.instead[DEV2, "admin show transfer_limit"] = _shown(DEV1)
-    assert contacts.stranger(admin, DEV2) == Unknown(
-        reason=f"on the machine of {DEV2} (127.0.0.1) {DEV1} answers to `{line}`, and both nodes are there:"
+    assert unread(lambda: contacts.refuse_stranger(admin, DEV2)) == (
+        f"on the machine of {DEV2} (127.0.0.1) {DEV1} answers to `{line}`, and both nodes are there:"
         f" give each its own command. Put {{node}}, {{name}} or {{host}} into `riak.{key}` of the cluster"
         f' file, or add `hosts.overrides: {{"{DEV2}": {{riak: {{{key}: COMMAND}}}}}}`'
     )

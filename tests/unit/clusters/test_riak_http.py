@@ -11,7 +11,7 @@ from orchestrator.redact import Redactor
 from orchestrator.riak.http import LIMITS, NodeHttp
 from tests.fakes.scripted_http import Answerer, ScriptedServer, cut, hang, reply
 from tests.riak_transcripts import STATS
-from tests.unit.clusters.cases import known, why
+from tests.unit.clusters.cases import known, unread
 
 BODY = STATS.read_bytes()
 CLOSE = {"Connection": "close"}
@@ -43,15 +43,15 @@ def test_what_is_no_riak_or_no_whole_answer_is_unknown(subtests: pytest.Subtests
             for path in ("/ping", "/stats"):
                 server.on(path, answer)
             http = NodeHttp(server.url, limits=limits)
-            assert words in why(http.stats())
-            assert words in why(http.ping())
+            assert words in unread(http.stats)
+            assert words in unread(http.ping)
 
 
 def test_why_a_node_is_not_reached_is_said_in_plain_words() -> None:
     with ScriptedServer() as server:
         url = server.url
-    assert why(NodeHttp(url).ping()) == f"{url}/ping: no connection: Connection refused"
-    said = why(NodeHttp("http://no-such-host.invalid:8098").ping())
+    assert unread(lambda: NodeHttp(url).ping()) == f"{url}/ping: no connection: Connection refused"
+    said = unread(lambda: NodeHttp("http://no-such-host.invalid:8098").ping())
     assert said == "http://no-such-host.invalid:8098/ping: the host name does not resolve"
 
 
@@ -61,7 +61,7 @@ def test_what_a_node_or_a_proxy_repeats_is_shown_without_secrets() -> None:
     }
     with ScriptedServer() as server:
         server.on("/stats", reply(stats, headers=CLOSE))
-        reason = why(NodeHttp(server.url, redact=Redactor(["s3cret-pass"]).without_known).stats())
+        reason = unread(lambda: NodeHttp(server.url, redact=Redactor(["s3cret-pass"]).without_known).stats())
     assert "[redacted]" in reason
     assert "s3cret-pass" not in reason
     assert reason.isprintable()

@@ -6,7 +6,9 @@ And what is put together from several: the ring, `/stats`, the life of a process
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import HASH_SPACE, NodePartitions, NodeStats, Transfers
 from orchestrator.riak.dialect import dialect_of
 from orchestrator.riak.lives import parse_life
-from orchestrator.riak.output import CommandOutput, MalformedOutput
+from orchestrator.riak.output import CommandOutput, RiakUnreadable, reading
 from orchestrator.riak.parse_bucket_types import parse_n_val
 from orchestrator.riak.parse_ring import numbers_of, parse_partitions, ring_of
 from orchestrator.riak.parse_stats import parse_stats
@@ -25,7 +27,7 @@ from orchestrator.riak.tables import NARROW, take_table
 from tests.fakes.riak_meanings import DIALECT, meaning, parser_of, table, value_of
 from tests.fakes.riak_rings import claimed, names
 from tests.riak_transcripts import FILES, STATS, recorded, wrapper_recordings
-from tests.unit.clusters.cases import known, why
+from tests.unit.clusters.cases import unread
 from tests.unit.clusters.riak_cluster import BOOT, stat_line
 
 MEANINGS = Path(__file__).parents[2] / "data" / "riak" / "meanings.md"
@@ -72,10 +74,14 @@ def test_transfers_are_clean_after_every_drain_and_nowhere_else() -> None:
     assert len(clean) == 7
 
 
+def read(parse: Callable[..., Any], text: str, of: object) -> Any:
+    return reading(lambda: parse(CommandOutput(exit=0, stdout=text), of))
+
+
 def test_an_n_val_that_is_cut_is_unknown() -> None:
     """`n_val: 1` is no less a number than `n_val: 12`: a line must follow."""
     text = "wide is active\n\nyoung_vclock: 20\nn_val: 12\nallow_mult: true\nok\n"
-    cuts = [parse_n_val(CommandOutput(exit=0, stdout=text[:end]), "wide") for end in range(len(text))]
+    cuts = [read(parse_n_val, text[:end], "wide") for end in range(len(text))]
     assert {cut for cut in cuts if not isinstance(cut, Unknown)} == {12}
 
 
@@ -89,13 +95,13 @@ def test_a_table_as_wide_as_the_narrowest_screen_may_be_cut() -> None:
         if width < NARROW:
             found.must_be_uncut()
         else:
-            with pytest.raises(MalformedOutput, match="as wide as a screen"):
+            with pytest.raises(RiakUnreadable, match="as wide as a screen"):
                 found.must_be_uncut()
 
 
 def test_stats_that_are_cut_are_unknown() -> None:
     body = STATS.read_text()
-    assert all(isinstance(parse_stats(body[:length]), Unknown) for length in range(0, 16_000, 531))
+    assert all(unread(partial(parse_stats, body[:length])) for length in range(0, 16_000, 531))
 
 
 # The ring --------------------------------------------------------------------------------------------------
@@ -140,10 +146,10 @@ def test_ring_of_is_what_stats_counts(subtests: pytest.Subtests) -> None:
         wrong.append((odd, f"{index} is no partition of a ring of 16"))
     for number, (owned, reason) in enumerate(wrong):
         with subtests.test(number=number):
-            assert reason in why(ring_of(owned, COUNTED))
-    assert "does not divide" in why(ring_of(OWNED, replace(COUNTED, ring_size=7)))
+            assert reason in unread(partial(ring_of, owned, COUNTED))
+    assert "does not divide" in unread(lambda: ring_of(OWNED, replace(COUNTED, ring_size=7)))
     assert numbers_of((0, STEP, 15 * STEP), 16) == frozenset({0, 1, 15})
-    assert "is no partition of a ring of 16" in why(numbers_of((0, HASH_SPACE), 16))
+    assert "is no partition of a ring of 16" in unread(lambda: numbers_of((0, HASH_SPACE), 16))
 
 
 def test_partitions_that_are_cut_are_unknown() -> None:
@@ -154,12 +160,9 @@ def test_partitions_that_are_cut_are_unknown() -> None:
     older = f"Partitions owned by '{ONE}':\n{border}|{'type':^9}|{'index':^49}|id|\n{border}{lines}{border}\n"
     for text, dialect, kept in ((f"{older}ok\n", DIALECT, 1), (older, dialect_of("2.9.10"), None)):
         assert dialect is not None
-        read = [
-            parse_partitions(CommandOutput(exit=0, stdout=text[:end]), dialect)
-            for end in range(len(text) + 1)
-        ]
-        assert read[-1] == NodePartitions(node=ONE, owned=OWNED[ONE], others=frozenset())
-        assert all(isinstance(cut, Unknown) or (kept is None and cut == read[-1]) for cut in read[:-2])
+        found = [read(parse_partitions, text[:end], dialect) for end in range(len(text) + 1)]
+        assert found[-1] == NodePartitions(node=ONE, owned=OWNED[ONE], others=frozenset())
+        assert all(isinstance(cut, Unknown) or (kept is None and cut == found[-1]) for cut in found[:-2])
 
 
 # A process -------------------------------------------------------------------------------------------------
@@ -169,7 +172,7 @@ def test_lives_differ_by_boot_number_and_start_and_by_no_clock() -> None:
     def life(start: int, pid: int = 4711, boot: str = BOOT, clock: int = 0) -> Incarnation:
         stat = f"cpu 1\nbtime {clock}\n" if clock else ""
         output = CommandOutput(exit=0, stdout=f"{boot}\n{stat_line(pid, start)}{stat}")
-        return known(parse_life(output, pid))
+        return parse_life(output, pid)
 
     lives = [life(10), life(11), life(10, pid=4712), life(10, boot=BOOT.replace("3", "4"))]
     assert len({str(each) for each in lives}) == 4

@@ -31,7 +31,7 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView, timer_key
 from orchestrator.model.work_event import WaitingPartition
 from orchestrator.ports import ClusterReadings
-from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.output import CommandOutput, reading
 from orchestrator.riak.parse_pace import parse_unstarted
 from orchestrator.riak.reading import Memory
 from orchestrator.riak.rules.kind import Riak
@@ -425,7 +425,7 @@ def test_a_node_whose_manager_has_no_list_is_asked_again(restarted: Staged) -> N
     restarted.runner.instead[DEV3, " ".join(MANAGER)] = out((STATE % "[]").replace(MODULES, "[]"))
     assert isinstance(unstarted_of(restarted, DEV3), Unknown)
     restarted.runner.instead[DEV3, " ".join(MANAGER)] = out(listed)
-    assert unstarted_of(restarted, DEV3) == parse_unstarted(out(listed))
+    assert unstarted_of(restarted, DEV3) == reading(lambda: parse_unstarted(out(listed)))
 
 
 def unstarted_of(fresh: Staged, node: NodeName) -> Reading[int]:
