@@ -26,11 +26,10 @@ from orchestrator.model.riak import (
     TransferLimits,
     Transfers,
 )
-from orchestrator.riak import parse_bucket_types, parse_limits, parse_members, parse_node, parse_pace
-from orchestrator.riak.dialect import RiakDialect
-from orchestrator.riak.output import CommandOutput, RiakUnreadable
-from orchestrator.riak.parse_ring import parse_partitions, parse_ringready
-from orchestrator.riak.parse_transfers import parse_transfers
+from orchestrator.riak import parse_handoff, parse_node
+from orchestrator.riak.output import CommandOutput, RiakDialect, RiakUnreadable
+from orchestrator.riak.parse_handoff import parse_transfers
+from orchestrator.riak.parse_ring import parse_cluster_status, parse_partitions, parse_ringready
 
 T = TypeVar("T")
 
@@ -197,9 +196,7 @@ class RiakAdmin:
 
     def cluster_status(self, node: NodeName) -> ClusterStatus:
         """`cluster status`."""
-        return self._ask(
-            node, self.commands(node).asking("cluster", "status"), parse_members.parse_cluster_status
-        )
+        return self._ask(node, self.commands(node).asking("cluster", "status"), parse_cluster_status)
 
     def transfers(self, node: NodeName) -> Transfers:
         """`transfers`."""
@@ -208,38 +205,38 @@ class RiakAdmin:
     def transfer_limits(self, node: NodeName) -> TransferLimits:
         """`transfer-limit`: the limits of all nodes that answer."""
         return self._ask(
-            node, self.commands(node).asking("transfer-limit"), parse_limits.parse_transfer_limits
+            node, self.commands(node).asking("transfer-limit"), parse_handoff.parse_transfer_limits
         )
 
     def set_transfer_limit(self, asked: NodeName, node: NodeName, limit: int) -> LimitSet:
         """Set one node's limit; any node can run the command."""
         command = self.commands(asked).set_transfer_limit(node, limit)
-        return self._ask(asked, command, parse_limits.parse_limit_set)
+        return self._ask(asked, command, parse_handoff.parse_limit_set)
 
     def timer(self, node: NodeName) -> int:
         """Milliseconds between two steps of its vnode manager."""
-        return self._ask(node, self.commands(node).timer, lambda output, _: parse_pace.parse_timer(output))
+        return self._ask(node, self.commands(node).timer, lambda output, _: parse_handoff.parse_timer(output))
 
     def set_timer(self, node: NodeName, milliseconds: int) -> bool:
         """Set that time on one node."""
         command = self.commands(node).set_timer(milliseconds)
-        return self._ask(node, command, lambda output, _: parse_pace.parse_done(output))
+        return self._ask(node, command, lambda output, _: parse_handoff.parse_done(output))
 
     def force_handoff(self, asked: NodeName) -> int:
         """Start all waiting handoffs on all nodes. Returns the number of nodes that accepted."""
         command = self.commands(asked).force_handoff
-        return self._ask(asked, command, lambda output, _: parse_pace.parse_forced(output))
+        return self._ask(asked, command, lambda output, _: parse_handoff.parse_forced(output))
 
     def unstarted(self, node: NodeName) -> int:
         """The number of vnodes that the node has not started since its own start."""
         command = self.commands(node).manager_state
-        return self._ask(node, command, lambda output, _: parse_pace.parse_unstarted(output))
+        return self._ask(node, command, lambda output, _: parse_handoff.parse_unstarted(output))
 
     def who_answers(self, node: NodeName) -> NodeName:
         """The name of the node that answers on this one's machine; no other command shows its own name."""
         command = self.commands(node).asking("show", _OWN)
         return self._ask(
-            node, command, lambda output, dialect: parse_limits.parse_shown(output, dialect, _OWN)
+            node, command, lambda output, dialect: parse_handoff.parse_shown(output, dialect, _OWN)
         )[0]
 
     def wait_for_service(self, asked: NodeName, node: NodeName, seconds: Seconds) -> ServiceWait:
@@ -269,13 +266,13 @@ class RiakAdmin:
     def n_vals(self, asked: NodeName) -> Mapping[str, int]:
         """The `n_val` of every bucket type."""
         types = self._ask(
-            asked, self.commands(asked).asking("bucket-type", "list"), parse_bucket_types.parse_bucket_types
+            asked, self.commands(asked).asking("bucket-type", "list"), parse_node.parse_bucket_types
         )
         return {name: self._n_val(asked, name) for name in types}
 
     def _n_val(self, asked: NodeName, name: str) -> int:
         command = self.commands(asked).asking("bucket-type", "status", name)
-        return self._ask(asked, command, lambda output, _: parse_bucket_types.parse_n_val(output, name))
+        return self._ask(asked, command, lambda output, _: parse_node.parse_n_val(output, name))
 
     def _ask(
         self, node: NodeName, command: AdminCommand, parse: Callable[[CommandOutput, RiakDialect], T]

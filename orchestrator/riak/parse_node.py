@@ -1,15 +1,23 @@
-"""Parse the commands about one node: ping, services, stop and start, version, Erlang VM."""
+"""One node: ping, services, stop and start, version, Erlang VM, `/stats`; and the `n_val` of bucket types.
+
+`bucket-type list` and `bucket-type status`, from 2.0 on: where an `n_val` of its own may stand.
+
+The form comes from Riak's source, not from a recording. A bucket of the default type can have its own
+`n_val`, but no command lists such buckets. A name with a special meaning in a shell makes the list `Unknown`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.riak import ServiceWait
+from orchestrator.model.riak import NodeStats, ServiceWait
 from orchestrator.riak.output import (
     CommandOutput,
+    RiakDialect,
     RiakUnreadable,
     blank,
     is_noise,
@@ -18,7 +26,8 @@ from orchestrator.riak.output import (
     parsing,
     shown,
 )
-from orchestrator.riak.terms import node_names
+from orchestrator.riak.terms import counts_by_node, node_name, node_names
+from orchestrator.untrusted_json import parsed
 
 PONG: Final = "pong"
 """The line of `riak ping` if the node answers."""
@@ -193,3 +202,116 @@ def _is_refusal(line: str) -> bool:
 def _odd(output: CommandOutput, what: str) -> str:
     said = " ".join(_own_lines(output))
     return f"{what}: exit code {output.exit}, {shown(said) if said else 'no output'}"
+
+
+_SCHEDULERS: Final = re.compile(r"\[smp:(\d{1,4}):(\d{1,4})\]")
+_LARGEST_RING: Final = 65_536
+_PIPE: Final = "riak_pipe_vnodes_running"
+
+
+@parsing("/stats")
+def parse_stats(body: str) -> NodeStats:
+    """The body of `/stats`. Cut JSON is invalid, so the result is complete or `Unknown`."""
+    stats = _object(body)
+    size = _count(stats, "ring_num_partitions")
+    if not 0 < size <= _LARGEST_RING:
+        raise RiakUnreadable(f"a ring of {size} partitions")
+    ownership = counts_by_node(_string(stats, "ring_ownership"))
+    if sum(ownership.values()) != size:
+        raise RiakUnreadable("ring_ownership does not add up to ring_num_partitions")
+    members = _nodes(stats, "ring_members")
+    if not members.issuperset(node for node, number in ownership.items() if number):
+        raise RiakUnreadable("ring_ownership names a node that is no member")
+    total, online = _schedulers(stats)
+    release = stats.get("sys_otp_release")
+    return NodeStats(
+        node=node_name(stats.get("nodename")),
+        kv_vnodes=_count(stats, "riak_kv_vnodes_running"),
+        pipe_vnodes=_count(stats, _PIPE) if _PIPE in stats else 0,
+        connected=_nodes(stats, "connected_nodes"),
+        members=members,
+        ring_size=size,
+        ownership=ownership,
+        schedulers=total,
+        schedulers_online=online,
+        release=release if isinstance(release, str) else None,
+    )
+
+
+def _object(body: str) -> Mapping[str, Any]:
+    try:
+        found = parsed(body)
+    except ValueError as error:
+        raise RiakUnreadable(f"no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise RiakUnreadable("no JSON object")
+    return found
+
+
+def _count(stats: Mapping[str, Any], key: str) -> int:
+    value = stats.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RiakUnreadable(f"{key} is {value!r} instead of a number")
+    return value
+
+
+def _string(stats: Mapping[str, Any], key: str) -> str:
+    value = stats.get(key)
+    if not isinstance(value, str):
+        raise RiakUnreadable(f"{key} is {value!r} instead of a text")
+    return value
+
+
+def _nodes(stats: Mapping[str, Any], key: str) -> frozenset[NodeName]:
+    value = stats.get(key)
+    if not isinstance(value, list):
+        raise RiakUnreadable(f"{key} is {value!r} instead of a list of nodes")
+    return frozenset(node_name(each) for each in value)
+
+
+def _schedulers(stats: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Total and online schedulers, from the Erlang VM's title line."""
+    title = stats.get("sys_system_version")
+    found = _SCHEDULERS.search(title) if isinstance(title, str) else None
+    return (int(found[1]), int(found[2])) if found else (None, None)
+
+
+DEFAULT: Final = "default"
+_TYPE: Final = re.compile(r"([\w.-]+) \((?:not )?active\)", re.ASCII)
+_IS: Final = re.compile(r"(\S+) (?:is active|has been created and may be activated)")
+_N_VAL: Final = re.compile(r"n_val: (\d{1,4})")
+_RETURNED: Final = ("ok", "true")
+"""The return term of the list is that of closing its iterator."""
+
+
+@parsing("bucket-type list")
+def parse_bucket_types(output: CommandOutput, dialect: RiakDialect) -> tuple[str, ...]:
+    """The names of all types, the default first; an inactive type may become active soon."""
+    lines = _lines(output)
+    ended = bool(lines) and lines[-1] in _RETURNED
+    if dialect.returns_term and not ended:
+        raise RiakUnreadable("cut: the return term is missing")
+    found = [_TYPE.fullmatch(line) for line in (lines[:-1] if ended else lines)]
+    names = tuple(each[1] for each in found if each is not None)
+    if len(names) != len(found) or names[:1] != (DEFAULT,) or len(set(names)) != len(names):
+        raise RiakUnreadable(f"no list of bucket types: {shown(' '.join(lines))}")
+    return names
+
+
+def parse_n_val(output: CommandOutput, name: str) -> int:
+    """The `n_val` of this type. The list after it may be cut; that cannot change the value."""
+    with parsing(f"bucket-type status {name}"):
+        lines = _lines(output)
+        named = _IS.fullmatch(lines[0]) if lines else None
+        if named is None or named[1] != name:
+            raise RiakUnreadable(f"it is not of {name}: {shown(lines[0] if lines else '')}")
+        found = [int(each[1]) for line in lines[1:-1] if (each := _N_VAL.fullmatch(line))]
+        if len(found) != 1 or found[0] < 1:
+            raise RiakUnreadable("there is not exactly one n_val, with a line after it")
+        return found[0]
+
+
+def _lines(output: CommandOutput) -> list[str]:
+    if output.exit != 0:
+        raise RiakUnreadable(node_down(output) or f"exit code {output.exit}")
+    return [line for line in lines_of(output.stdout) if not blank(line)]

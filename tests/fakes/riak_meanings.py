@@ -7,15 +7,11 @@ from itertools import groupby
 from typing import Any
 
 from orchestrator.riak import (
-    parse_bucket_types,
-    parse_limits,
-    parse_members,
+    parse_handoff,
     parse_node,
     parse_ring,
-    parse_transfers,
 )
-from orchestrator.riak.dialect import RiakDialect, dialect_of
-from orchestrator.riak.output import CommandOutput, reading
+from orchestrator.riak.output import CommandOutput, RiakDialect, dialect_of, reading
 from tests.fakes.plain import plain
 from tests.riak_transcripts import COMMANDS, MORE, TIMELINE, WRAPPER, Recording, recorded
 
@@ -40,18 +36,18 @@ PARSERS: Mapping[str, Parser] = {
     "riak admin wait-for-service riak_kv": lambda it: parse_node.parse_wait_for_service(it, "riak_kv"),
     "riak admin wait-for-service nosuch": lambda it: parse_node.parse_wait_for_service(it, "nosuch"),
     "riak admin ringready": _with(parse_ring.parse_ringready),
-    "riak admin cluster status": _with(parse_members.parse_cluster_status),
+    "riak admin cluster status": _with(parse_ring.parse_cluster_status),
     "riak admin cluster partitions": _with(parse_ring.parse_partitions),
-    "riak admin bucket-type list": _with(parse_bucket_types.parse_bucket_types),
-    "riak admin bucket-type status default": lambda it: parse_bucket_types.parse_n_val(it, "default"),
-    "riak admin transfers": _with(parse_transfers.parse_transfers),
-    "riak admin show transfer_limit": lambda it: parse_limits.parse_shown(it, DIALECT, "transfer_limit"),
-    "riak admin show handoff.outbound": lambda it: parse_limits.parse_shown(it, DIALECT, "handoff.outbound"),
-    "riak admin show nosuch": lambda it: parse_limits.parse_shown(it, DIALECT, "nosuch"),
-    "riak admin show riak_core": lambda it: parse_limits.parse_shown(it, DIALECT, "riak_core"),
-    "riak admin set transfer_limit": _with(parse_limits.parse_limit_set),
-    "riak admin transfer-limit ": _with(parse_limits.parse_limit_set),
-    "riak admin transfer-limit": _with(parse_limits.parse_transfer_limits),
+    "riak admin bucket-type list": _with(parse_node.parse_bucket_types),
+    "riak admin bucket-type status default": lambda it: parse_node.parse_n_val(it, "default"),
+    "riak admin transfers": _with(parse_handoff.parse_transfers),
+    "riak admin show transfer_limit": lambda it: parse_handoff.parse_shown(it, DIALECT, "transfer_limit"),
+    "riak admin show handoff.outbound": lambda it: parse_handoff.parse_shown(it, DIALECT, "handoff.outbound"),
+    "riak admin show nosuch": lambda it: parse_handoff.parse_shown(it, DIALECT, "nosuch"),
+    "riak admin show riak_core": lambda it: parse_handoff.parse_shown(it, DIALECT, "riak_core"),
+    "riak admin set transfer_limit": _with(parse_handoff.parse_limit_set),
+    "riak admin transfer-limit ": _with(parse_handoff.parse_limit_set),
+    "riak admin transfer-limit": _with(parse_handoff.parse_transfer_limits),
 }
 NOT_READ: Mapping[str, str] = {
     "riak chkconfig": "the start shows it",

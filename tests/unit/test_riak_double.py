@@ -33,11 +33,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.riak.dialect import RiakDialect
-from orchestrator.riak.output import CommandOutput
-from orchestrator.riak.parse_members import parse_cluster_status
-from orchestrator.riak.parse_ring import parse_partitions, ring_of
-from orchestrator.riak.parse_stats import parse_stats
+from orchestrator.riak.output import CommandOutput, RiakDialect
+from orchestrator.riak.parse_node import parse_stats
+from orchestrator.riak.parse_ring import parse_cluster_status, parse_partitions, ring_of
 from tests.doubles.riak_double.commands import answer
 from tests.doubles.riak_double.daemon import Node
 from tests.doubles.riak_double.machine import INACTIVITY_SECONDS

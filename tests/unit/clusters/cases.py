@@ -19,8 +19,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.riak import output
-from orchestrator.riak.dialect import dialect_of
-from orchestrator.riak.output import CommandOutput
+from orchestrator.riak.output import CommandOutput, dialect_of
 
 DATA = Path(__file__).parents[2] / "data"
 ABSENT = object()

@@ -31,13 +31,10 @@ from orchestrator.model.riak import (
     TransferLimits,
     Transfers,
 )
-from orchestrator.riak.dialect import dialect_of
-from orchestrator.riak.output import CommandOutput, reading
-from orchestrator.riak.parse_members import parse_cluster_status
-from orchestrator.riak.parse_pace import parse_timer
-from orchestrator.riak.parse_ring import parse_partitions, parse_ringready
-from orchestrator.riak.parse_stats import parse_stats
-from orchestrator.riak.parse_transfers import parse_transfers
+from orchestrator.riak.output import CommandOutput, dialect_of, reading
+from orchestrator.riak.parse_handoff import parse_timer, parse_transfers
+from orchestrator.riak.parse_node import parse_stats
+from orchestrator.riak.parse_ring import parse_cluster_status, parse_partitions, parse_ringready
 from tests.fakes.riak_meanings import DIALECT, parser_of
 from tests.riak_transcripts import Recording, recorded
 from tests.unit.clusters.cases import ABSENT, all_cases, damaged, why

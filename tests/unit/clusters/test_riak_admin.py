@@ -19,8 +19,7 @@ from orchestrator.riak.admin import (
     RiakAdmin,
     commands_for,
 )
-from orchestrator.riak.dialect import RiakDialect, dialect_of
-from orchestrator.riak.output import CommandOutput, reading
+from orchestrator.riak.output import CommandOutput, RiakDialect, dialect_of, reading
 from tests.fakes.riak_meanings import DIALECT
 from tests.riak_transcripts import recorded
 from tests.unit.clusters.cases import all_cases, unread

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.redact import Redactor
-from orchestrator.riak.http import LIMITS, NodeHttp
+from orchestrator.riak.contact import LIMITS, NodeHttp
 from tests.fakes.scripted_http import Answerer, ScriptedServer, cut, hang, reply
 from tests.riak_transcripts import STATS
 from tests.unit.clusters.cases import known, unread

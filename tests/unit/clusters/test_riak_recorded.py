@@ -17,13 +17,11 @@ import pytest
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import HASH_SPACE, NodePartitions, NodeStats, Transfers
-from orchestrator.riak.dialect import dialect_of
 from orchestrator.riak.lives import parse_life
-from orchestrator.riak.output import CommandOutput, RiakUnreadable, reading
-from orchestrator.riak.parse_bucket_types import parse_n_val
+from orchestrator.riak.output import CommandOutput, RiakUnreadable, dialect_of, reading
+from orchestrator.riak.parse_node import parse_n_val, parse_stats
 from orchestrator.riak.parse_ring import numbers_of, parse_partitions, ring_of
-from orchestrator.riak.parse_stats import parse_stats
-from orchestrator.riak.tables import NARROW, take_table
+from orchestrator.riak.terms import NARROW, take_table
 from tests.fakes.riak_meanings import DIALECT, meaning, parser_of, table, value_of
 from tests.fakes.riak_rings import claimed, names
 from tests.riak_transcripts import FILES, STATS, recorded, wrapper_recordings

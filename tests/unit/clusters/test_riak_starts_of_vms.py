@@ -32,7 +32,7 @@ from orchestrator.model.riak import RiakView, timer_key
 from orchestrator.model.work_event import WaitingPartition
 from orchestrator.ports import ClusterReadings
 from orchestrator.riak.output import CommandOutput, reading
-from orchestrator.riak.parse_pace import parse_unstarted
+from orchestrator.riak.parse_handoff import parse_unstarted
 from orchestrator.riak.reading import Memory
 from orchestrator.riak.rules.kind import Riak
 from orchestrator.riak.rules.recovery import not_back, planned_too, still, unsettled
