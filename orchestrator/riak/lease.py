@@ -232,12 +232,11 @@ class RiakLease:
             found = self._leading(census)
             if isinstance(found, Unknown):
                 return Refused(reason=found.reason)
-            number = record.epoch
-            if found is not None:
-                held = found.kept.mark is LeaseMark.HELD
-                if held and found.kept.record.epoch >= record.epoch:
-                    return Refused(reason=_exists_already(found.kept))
-                number += found.number - (found.kept.record.epoch if held else 0)
+            held = found is not None and found.kept.mark is LeaseMark.HELD
+            if found is not None and held and found.kept.record.epoch >= record.epoch:
+                return Refused(reason=_exists_already(found.kept))
+            # The epoch belongs to the run, and is 1 again after a release; the number is always higher.
+            number = record.epoch if found is None else found.number + 1
             key = (record.epoch, record.run, record.process)
             self._unproven.add(key)
             self._ours[key] = record
@@ -289,21 +288,15 @@ class RiakLease:
                 return InDoubt(reason=found.reason)
             if found is None or found.kept.mark is LeaseMark.RELEASED:
                 return Done()
-            if found.kept.record.epoch > epoch:
-                older = census.up_to(found.number - (found.kept.record.epoch - epoch))
-                self._discard(census, older)  # a file that stays has a lower number
-                return Done()
-            if found.kept.key not in self._ours:
-                return Done()  # another program's
+            if found.kept.record.epoch > epoch or found.kept.key not in self._ours:
+                return Done()  # another program's, which removes the files of lower numbers itself
             return self._release(census, found)
 
     def _release(self, census: Census, found: AgreedLease) -> ActionResult:
-        number, first = found.number, found.number == found.kept.record.epoch
+        number = found.number
         left = self._discard(census, census.up_to(number - 1))
-        if first and not left and census.whole:
-            left = self._discard(census, {number})
-            if not left:
-                return Done()
+        if not left and census.whole and not self._discard(census, {number}):
+            return Done()
         record = replace(
             self._ours[found.kept.key],
             heartbeat=found.kept.record.heartbeat + 1,
