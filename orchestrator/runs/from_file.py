@@ -73,7 +73,7 @@ from orchestrator.runs.report import named_page, write_at_end
 from orchestrator.runs.selection import predicate_names, require_cluster
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse, named_state
-from orchestrator.runtime.gates.port import Gates, asker
+from orchestrator.runtime.gates import Gates, asker
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
 from orchestrator.tuning.registry import RULES

@@ -28,7 +28,7 @@ from orchestrator.riak.admin import AdminCommand, Programs
 from orchestrator.riak.output import CommandOutput
 from orchestrator.riak.wording import RiakWording
 from orchestrator.runs.comparison import leaves
-from orchestrator.runtime.gates.command import Ran
+from orchestrator.runtime.gates import Ran
 from orchestrator.tls import tls_context
 from orchestrator.untrusted import UntrustedValue
 

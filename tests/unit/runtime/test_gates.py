@@ -25,10 +25,8 @@ from orchestrator.model.gate import (
     view_of_alerts,
 )
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runtime.gates import alertmanager, command, http_json, prometheus, rabbitmq
-from orchestrator.runtime.gates.command import Ran
-from orchestrator.runtime.gates.http import Query
-from orchestrator.runtime.gates.port import Asker, Gates
+from orchestrator.runtime.gates import MOST_ALERTS, Asker, Gates, Ran, ask_command, ask_server, judge
+from orchestrator.runtime.gates_http import Query
 
 AT = HttpAccess(url="http://mq:15672")
 QUEUE = RabbitQueueGate(name="q", at=AT, queue="a/b", max_messages=100)
@@ -53,7 +51,7 @@ def test_a_queue(subtests: pytest.Subtests) -> None:
         ([{"messages": 0}], UNREAD),
     ]:
         with subtests.test(answer=answer, how=how):
-            assert _how(rabbitmq.judge(QUEUE, json.dumps(answer).encode())) == how
+            assert _how(judge(QUEUE, json.dumps(answer).encode())) == how
 
 
 def test_a_queue_is_asked_for_by_its_whole_name() -> None:
@@ -64,7 +62,7 @@ def test_a_queue_is_asked_for_by_its_whole_name() -> None:
         assert query is not None
         return Unknown(reason="http://mq:15672: 404 Not Found")
 
-    view = rabbitmq.ask(QUEUE, get)
+    view = ask_server(QUEUE, get)
     assert asked == ["/api/queues/%2F/a%2Fb"]
     assert isinstance(view, Unknown)
     assert "no queue a/b in virtual host /" in view.reason
@@ -94,7 +92,7 @@ def test_a_query(subtests: pytest.Subtests) -> None:
     ]:
         with subtests.test(answer=answer, how=how):
             gate = PrometheusGate(name="p", at=AT, query="up", within=Within(minimum=1.0, maximum=10.0))
-            assert _how(prometheus.judge(gate, json.dumps(answer).encode())) == how
+            assert _how(judge(gate, json.dumps(answer).encode())) == how
 
 
 def test_a_value_of_a_document(subtests: pytest.Subtests) -> None:
@@ -123,7 +121,7 @@ def test_a_value_of_a_document(subtests: pytest.Subtests) -> None:
                 "a.b": {"c/d": "y"},
             }
             gate = HttpJsonGate(name="h", at=AT, path=path, equals=EqualTo(value=wanted))
-            assert _how(http_json.judge(gate, json.dumps(document).encode())) == how
+            assert _how(judge(gate, json.dumps(document).encode())) == how
 
 
 BEGAN = "2026-11-30T10:38:36.479Z"
@@ -150,7 +148,7 @@ def _suppressed(by: str) -> dict[str, object]:
 
 def test_alerts(subtests: pytest.Subtests) -> None:
     count = replace(ALERTS, silenced=Silenced.COUNT)
-    many = [_alert(f"f{number}") for number in range(alertmanager.MOST_ALERTS)]
+    many = [_alert(f"f{number}") for number in range(MOST_ALERTS)]
     for gate, answer, how, said in [
         (ALERTS, [], OPEN, "no alert fires"),
         (ALERTS, [_alert()], CLOSED, '1 alert fires: DiskFull{cluster="prod",instance="es1:9100"}'),
@@ -172,18 +170,18 @@ def test_alerts(subtests: pytest.Subtests) -> None:
         (ALERTS, [{"labels": {"alertname": "of another API"}}], UNREAD, "no alert"),
     ]:
         with subtests.test(gate=gate.silenced, said=said):
-            view = alertmanager.judge(gate, json.dumps(answer).encode())
+            view = judge(gate, json.dumps(answer).encode())
             assert _how(view) == how
             assert said in (view.reason if isinstance(view, Unknown) else view.evidence)
 
 
 def test_a_page_in_place_of_alerts_is_no_answer() -> None:
-    assert alertmanager.judge(ALERTS, b"<html>sign in</html>") == Unknown(reason="the answer is not JSON")
+    assert judge(ALERTS, b"<html>sign in</html>") == Unknown(reason="the answer is not JSON")
 
 
 def test_at_most_five_alerts_are_named() -> None:
     answer = [_alert(f"f{n}", labels={"alertname": f"A{n}"}) for n in range(7)]
-    view = alertmanager.judge(ALERTS, json.dumps(answer).encode())
+    view = judge(ALERTS, json.dumps(answer).encode())
     assert isinstance(view, GateView)
     assert view.evidence == "7 alerts fire: A0, A1, A2, A3, A4 and 2 more"
     assert (view.count, view.subjects) == (7, ("A0", "A1", "A2", "A3", "A4"))
@@ -191,7 +189,7 @@ def test_at_most_five_alerts_are_named() -> None:
 
 def test_a_long_alert_is_cut_and_still_no_other_one() -> None:
     answer = [_alert(f"f{n}", labels={"alertname": "A", "x": "\n" + "y" * 9999}) for n in range(2)]
-    view = alertmanager.judge(ALERTS, json.dumps(answer).encode())
+    view = judge(ALERTS, json.dumps(answer).encode())
     assert isinstance(view, GateView)
     first, second = view.subjects
     assert first != second
@@ -206,7 +204,7 @@ def test_when_an_alert_began(subtests: pytest.Subtests) -> None:
         ("2026-11-30T12:38:36.479+02:00", 1796035116.479),
     ]:
         with subtests.test(written=written):
-            view = alertmanager.judge(ALERTS, json.dumps([_alert(startsAt=written)]).encode())
+            view = judge(ALERTS, json.dumps([_alert(startsAt=written)]).encode())
             assert isinstance(view, GateView)
             assert view.alerts[0].began == pytest.approx(began, abs=1e-6)
 
@@ -221,7 +219,7 @@ def test_a_number_of_a_document(subtests: pytest.Subtests) -> None:
     ]:
         with subtests.test(body=body, how=how):
             gate = HttpJsonGate(name="h", at=AT, path="n", within=Within(maximum=3.0))
-            assert _how(http_json.judge(gate, body)) == how
+            assert _how(judge(gate, body)) == how
 
 
 class Running:
@@ -240,7 +238,7 @@ def test_a_command(subtests: pytest.Subtests) -> None:
     for code, how in [(0, OPEN), (1, CLOSED), (126, UNREAD), (127, UNREAD), (-9, UNREAD)]:
         with subtests.test(code=code, how=how):
             ran = Running(Ran(exit=code, output="first\nlast\n"))
-            view = command.ask(CommandGate(name="c", run="./ok.sh", folder="/a b"), ran.run)
+            view = ask_command(CommandGate(name="c", run="./ok.sh", folder="/a b"), ran.run)
             assert _how(view) == how
             assert "last" in (view.reason if isinstance(view, Unknown) else view.evidence)
             assert ran.lines == ["cd -- '/a b' || exit 126\n./ok.sh"]

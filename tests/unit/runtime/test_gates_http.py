@@ -12,9 +12,8 @@ import pytest
 from orchestrator.model.gate import AlertmanagerGate, GateView, HttpAccess
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.redact import Redactor
-from orchestrator.runtime.gates.command import Ran
-from orchestrator.runtime.gates.http import MOST_BYTES, HttpGet
-from orchestrator.runtime.gates.port import Gates, asker
+from orchestrator.runtime.gates import Gates, Ran, asker
+from orchestrator.runtime.gates_http import MOST_BYTES, HttpGet
 from tests.fakes.certificates import Certificates
 from tests.fakes.scripted_http import Answerer, ScriptedServer, reply
 
