@@ -39,13 +39,12 @@ from orchestrator.runtime.identity import (
     provably_gone,
 )
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
-from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.lease import Lease, Terms
 from orchestrator.runtime.listener import ThreadedListener
 from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.runtime.sampling import Sampler, Sampling
 from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateMissing, StateStore
-from orchestrator.runtime.taking import Terms
 from orchestrator.view.progress import Seen
 from orchestrator.view.reporters import Reporters
 

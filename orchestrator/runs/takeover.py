@@ -22,10 +22,8 @@ from orchestrator.runs.connection import Connection, Process, RunJournal
 from orchestrator.runs.dead_run import DeadRun
 from orchestrator.runs.past_runs import PastRun
 from orchestrator.runtime.journal import UnwrittenJournal
-from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.lease import Claim, Lease, LeaseSite, Taken, TakeoverWatch, Terms, UnwrittenLease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
-from orchestrator.runtime.taking import Claim, LeaseSite, Taken, TakeoverWatch, Terms
-from orchestrator.runtime.unwritten_lease import UnwrittenLease
 from orchestrator.view.summary import headline, summary
 
 

@@ -42,8 +42,8 @@ from orchestrator.runs.prepare import prepare_restore
 from orchestrator.runs.takeover import UNSAID, InService, LeaseHeld, repair, take_up
 from orchestrator.runs.without_master import bring_master_back, nodes_to_start
 from orchestrator.runtime.database import DatabaseUse
+from orchestrator.runtime.lease import LeaseGarbled, LeaseRefused, LeaseUnreachable
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
-from orchestrator.runtime.taking import LeaseGarbled, LeaseRefused, LeaseUnreachable
 from orchestrator.view.progress import unrestored
 
 

@@ -30,9 +30,8 @@ from orchestrator.ports import HostPort
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runs.takeover import LeaseHeld
 from orchestrator.runtime.executor import Executor
-from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.lease import Lease, LeaseRefused, LeaseUnreachable, WatchInterrupted
 from orchestrator.runtime.store import StateStore
-from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable, WatchInterrupted
 
 _STARTS: Final = 3
 """How often each start is sent: a host may be out of reach at first, and a node may fail once."""

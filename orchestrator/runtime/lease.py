@@ -11,29 +11,132 @@ in each. A lost lease is never taken again during the run. There are three kinds
 - No refresh has succeeded for 60 s. This bars only the next stop, until a refresh succeeds: before 90 s no
   process may take the lease over. But a process that was suspended or cut off may be deposed and not have
   read that yet. Therefore it reads the lease before it writes anything (`confirm`).
+
+A lease is taken that is free, left by a dead process, or expired while it was watched. A takeover creates the
+next epoch, which only one process can do. The old holder counts as dead in two cases: its process is provably
+gone (same boot, same PID namespace), or its heartbeat counter has not changed for 90 s of the watcher's own
+clock. Two clocks are never compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from threading import Event, Lock, Thread
-from typing import Final, assert_never
+from typing import ClassVar, Final, assert_never
 
 from orchestrator.engine.record import record_of
 from orchestrator.engine.state import RunState
+from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import LeaseView, Successor
-from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
-from orchestrator.ports import Clock
-from orchestrator.runtime.taking import Claim, LeaseSite, Taken, TakeoverWatch, Terms, WatchInterrupted, take
+from orchestrator.model.reading import Garbled, Instant, Reading, Seconds, Unauthorized, Unknown
+from orchestrator.next_command import next_command
+from orchestrator.ports import Clock, LeasePort
+from orchestrator.runtime.identity import parse_identity, provably_alive, provably_gone, suspended_pid
 
 Watching = Callable[[LeaseRecord, Seconds], None]
 """Called with another run's lease that is being watched, and the seconds until it may be taken over."""
 
 _NOT_TAKEN: Final = "the lease was never taken, or was released"
 _JOIN_SECONDS: Final[Seconds] = 5.0
+_BADNESS: Final[Mapping[type, int]] = {Done: 0, InDoubt: 1, Refused: 2}
+
+
+class LeaseUnreachable(LeaseError):  # noqa: N818  (named for the event, like its siblings)
+    """The lease can be neither read nor taken: no connection or no rights. Nothing was changed."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.HELD
+
+
+class LeaseRefused(LeaseUnreachable):
+    """The cluster refuses the credentials: waiting does not help. The cluster was not changed.
+
+    Attributes:
+        started: nodes that were started over SSH meanwhile; `down`: those that did not start.
+    """
+
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+    def __init__(
+        self, message: str, *, started: tuple[NodeName, ...] = (), down: tuple[NodeName, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.started, self.down = started, down
+
+
+class LeaseGarbled(LeaseUnreachable):
+    """The lease's place holds something other than a record; waiting does not help. Nothing was changed."""
+
+
+class WatchInterrupted(LeaseError):  # noqa: N818  (as above)
+    """A signal came while the lease was being taken; nothing was changed."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.INTERRUPTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The lease's times, in seconds."""
+
+    heartbeat: Seconds = 15.0  # between two refreshes; `retry` after one that failed
+    retry: Seconds = 5.0
+    # without a refresh for this long the lease no longer counts as held. This is well before `expiry`, so
+    # that this run stops no more nodes before another run may begin.
+    lost_after: Seconds = 60.0
+    expiry: Seconds = 90.0  # a watcher that sees the same counter for this long may take over
+    poll: Seconds = 2.0  # between two reads of a watcher
+    patience: Seconds = 60.0  # how long to retry an unreadable lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSite:
+    """The place of a lease."""
+
+    name: str  # for messages: `the cluster`, `the state file …`
+    port: LeasePort
+    # the state database that holds it, as after `--state`; empty for the usual place or the cluster
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The run that takes the lease."""
+
+    cluster: str  # its name, for messages
+    run: str
+    owner: str  # `user@host`
+    process: str  # `ProcessIdentity` as text
+
+    def owns(self, record: LeaseRecord) -> bool:
+        """Whether this process wrote the record."""
+        return (record.run, record.process) == (self.run, self.process)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A lease that this run now holds."""
+
+    record: LeaseRecord
+    asked: Instant  # start of the call that took the lease; the lease's age counts from there
+    takeover: bool = False  # `previous` belongs to another run: begin with a stand-down from it
+    previous: LeaseRecord | None = None  # the earlier record; also if a run takes its own lease again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverWatch:
+    """The caller's functions for the wait for another run's lease."""
+
+    # called after each read, with the record and the seconds until it may be taken over
+    watching: Watching = lambda _record, _seconds: None
+    interrupted: Callable[[], bool] = lambda: False  # whether to stop waiting
+    gone: Callable[[str], bool] = provably_gone  # whether a process is provably gone
+    alive: Callable[[str], bool] = provably_alive  # whether a process is provably there, on this machine
+    # the pid of such a process that is suspended; None otherwise
+    suspended: Callable[[str], int | None] = suspended_pid
 
 
 class Lease:
@@ -68,21 +171,15 @@ class Lease:
             LeaseError: a live run holds it; its subclasses mean no connection or an interruption.
         """
         watcher = watcher or TakeoverWatch()
-        taken: list[Taken] = []
+        keeping = replace(watcher, watching=self._keeping(watcher.watching))
+        whose = self._claim, self._clock, self._terms
         try:
             for place in self._places:
-                got = take(
-                    place,
-                    self._claim,
-                    clock=self._clock,
-                    terms=self._terms,
-                    watcher=replace(watcher, watching=self._keeping(watcher.watching)),
-                )
-                taken.append(got)
-                self._holds.append(_Hold(place, got, claim=self._claim, clock=self._clock, terms=self._terms))
+                self._holds.append(_Hold(place, *whose, _Taking(place, *whose, keeping).take()))
+            taken = [hold.taken for hold in self._holds]
             _heed(watcher, taken)
         except BaseException:
-            self._give_back(taken)
+            self._give_back()
             raise
         stood = [one for one in reversed(taken) if one.previous is not None]
         left = [one for one in stood if one.takeover]
@@ -150,7 +247,8 @@ class Lease:
         with self._writing:
             if not self._holds:
                 return Refused(reason=_NOT_TAKEN)
-            return max((hold.publish(state) for hold in self._holds), key=_badness)
+            results = [hold.publish(state) for hold in self._holds]
+            return max(results, key=lambda result: _BADNESS[type(result)])
 
     def release(self) -> tuple[str, ...]:
         """Release it in every place. Returns the failures in words (there it expires by itself)."""
@@ -183,19 +281,180 @@ class Lease:
 
         return watch
 
-    def _give_back(self, taken: Sequence[Taken]) -> None:
+    def _give_back(self) -> None:
         """Remove the taken records. A record with a run's pending changes stays, and expires."""
         holds, self._holds = self._holds, []
-        for hold, got in zip(holds, taken, strict=True):
-            if got.record.is_settled:
+        for hold in holds:
+            if hold.taken.record.is_settled:
                 hold.remove()
+
+
+class _Taking:
+    """One attempt at one place, with the earlier readings of it."""
+
+    def __init__(
+        self, place: LeaseSite, claim: Claim, clock: Clock, terms: Terms, watcher: TakeoverWatch
+    ) -> None:
+        self._place, self._claim, self._clock = place, claim, clock
+        self._terms, self._watcher = terms, watcher
+        self._trouble_since: Instant | None = None
+        self._seen: LeaseRecord | None = None
+        self._same_since: Instant = 0.0
+        self._replaced: LeaseRecord | None = None
+
+    def take(self) -> Taken:
+        """Read and wait until this run holds the lease or another run certainly does.
+
+        Raises:
+            LeaseError: a live run holds it: who, since when, from where.
+            LeaseUnreachable: it could not be read or written for `terms.patience`; at once if it is garbled,
+                or if the cluster refuses the credentials (`LeaseRefused`).
+            WatchInterrupted: the caller stopped waiting.
+        """
+        while True:
+            asked = self._clock.now()
+            found = self._place.port.read()
+            if isinstance(found, LeaseRecord) and self._claim.owns(found):
+                return self._taken(found, asked)
+            if self._watcher.interrupted():
+                raise WatchInterrupted(
+                    f"interrupted while waiting for the lease in {self._place.name}; nothing was changed"
+                )
+            if isinstance(found, Unknown):
+                self._bear(found)
+                continue
+            if found is None or self._free(found, asked):
+                taken = self._create(found)
+                if taken is not None:
+                    return taken
+                continue
+            left = max(0.0, self._terms.expiry - (self._clock.now() - self._same_since))
+            self._trouble_since = None
+            self._watcher.watching(found, left)
+            self._clock.wait(min(self._terms.poll, left))
+
+    def _held_by(self, record: LeaseRecord, why: str, advice: str = "") -> LeaseError:
+        """The refusal that names the holder."""
+        stop = next_command("stop", record.run, state=self._place.state)
+        wait = f"wait for it, or end it there with `{stop}`"
+        wait += " (if it was begun with another state, with that `--state`)"
+        return LeaseError(
+            f"another run holds the lease on {self._claim.cluster}: run {record.run} of {record.owner}, "
+            f"since {record.started} ({why}); {advice or wait}"
+        )
+
+    def _free(self, found: LeaseRecord, asked: Instant) -> bool:
+        """Whether another run's record may be replaced now.
+
+        The counter was first seen at the *end* of the first read and is seen again at the *beginning* of this
+        one. So it certainly did not change between the two.
+        """
+        if self._watcher.gone(found.process):
+            return True
+        if self._watcher.alive(found.process):
+            pid = self._watcher.suspended(found.process)
+            if pid is not None:
+                # It acts on no request until it is continued.
+                advice = f"continue it with `kill -CONT {pid}`; to have it stand down, "
+                advice += f"`kill {pid}` before that"
+                raise self._held_by(found, f"its process {pid} is suspended on this machine", advice)
+            known = parse_identity(found.process)
+            here = f"its process {known.pid}" if known is not None else "its process"
+            raise self._held_by(found, f"{here} runs on this machine")
+        if self._seen is None:
+            self._seen, self._same_since = found, self._clock.now()
+            return False
+        if _mark(found) != _mark(self._seen):
+            raise self._held_by(found, "it is alive: it was refreshed a moment ago")
+        return asked - self._same_since >= self._terms.expiry
+
+    def _create(self, found: LeaseRecord | None) -> Taken | None:
+        """Create the next epoch; None if the answer was lost, so that the lease must be read again."""
+        new = LeaseRecord(
+            epoch=found.epoch + 1 if found else 1,
+            run=self._claim.run,
+            owner=self._claim.owner,
+            process=self._claim.process,
+            started=datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="seconds"),
+        )
+        if found is not None:
+            # The new record keeps the pending changes of the old one until the run has taken them over:
+            # a second crash must not lose them.
+            new = replace(
+                new,
+                debts=found.debts,
+                replicas=found.replicas,
+                excluded=found.excluded,
+                in_hand=found.in_hand,
+                out_of_service=found.out_of_service,
+                hooks_of=found.hooks_of,
+                restarted=found.restarted,
+                left_by=found.debtor if found.debtor != new.run else "",
+            )
+        self._replaced = found
+        asked = self._clock.now()
+        result = self._place.port.create(new)
+        match result:
+            case Done():
+                return self._taken(new, asked)
+            case Refused(reason=reason):
+                return self._refused(new, reason)
+            case InDoubt(reason=reason):
+                self._bear(Unknown(reason=reason))
+                return None
+            case _:
+                assert_never(result)
+
+    def _refused(self, new: LeaseRecord, reason: str) -> Taken | None:
+        """Read the lease: another process was first, or this account may not write it."""
+        asked = self._clock.now()
+        found = self._place.port.read()
+        if isinstance(found, Unknown):
+            self._bear(found)
+            return None
+        if found is not None and self._claim.owns(found):
+            return self._taken(found, asked)
+        if found is not None and found.epoch >= new.epoch:
+            raise self._held_by(found, "it was first")
+        raise LeaseUnreachable(
+            f"the lease in {self._place.name} cannot be taken: {reason}; nothing was changed"
+        )
+
+    def _taken(self, record: LeaseRecord, asked: Instant) -> Taken:
+        previous = self._replaced
+        if previous is None and not record.is_settled:
+            # Taken by an earlier attempt of this process, before another place refused. The record still has
+            # the changes that it took over.
+            previous = record
+        takeover = previous is not None and previous.debtor != self._claim.run
+        return Taken(record=record, asked=asked, takeover=takeover, previous=previous)
+
+    def _bear(self, trouble: Unknown) -> None:
+        """Wait after a failed call; raise if waiting cannot help or calls have failed for too long."""
+        if isinstance(trouble, Garbled):
+            raise LeaseGarbled(
+                f"the lease in {self._place.name} cannot be read: {trouble.reason}; nothing was changed. "
+                f"What to do: {trouble.remedy}"
+            )
+        if isinstance(trouble, Unauthorized):
+            why = f"the lease in {self._place.name} cannot be read: {trouble.refusal.sentence}"
+            raise LeaseRefused(f"{why}; nothing was changed")
+        now = self._clock.now()
+        if self._trouble_since is None:
+            self._trouble_since = now
+        if now - self._trouble_since > self._terms.patience:
+            raise LeaseUnreachable(
+                f"the lease in {self._place.name} can be neither read nor taken: {trouble.reason}; "
+                "nothing was changed"
+            )
+        self._clock.wait(self._terms.poll)
 
 
 class _Hold:
     """The lease in one place."""
 
-    def __init__(self, place: LeaseSite, taken: Taken, *, claim: Claim, clock: Clock, terms: Terms) -> None:
-        self.place = place
+    def __init__(self, place: LeaseSite, claim: Claim, clock: Clock, terms: Terms, taken: Taken) -> None:
+        self.place, self.taken = place, taken
         self.confirmed = taken.record
         self.wanted = taken.record
         self.refreshed = taken.asked
@@ -212,11 +471,10 @@ class _Hold:
 
     def publish(self, state: RunState) -> ActionResult:
         """Write the record of this state if the written one differs."""
-        if self.lost is not None:
-            return Refused(reason=f"the lease in {self.place.name} is lost: {self.lost}")
-        self.wanted = record_of(state, self.wanted)
-        if self.wanted == self.confirmed:
-            return Done()
+        if self.lost is None:
+            self.wanted = record_of(state, self.wanted)
+            if self.wanted == self.confirmed:
+                return Done()
         return self.write(self.wanted)
 
     def write(self, record: LeaseRecord) -> ActionResult:
@@ -300,13 +558,56 @@ def _heed(watcher: TakeoverWatch, taken: Sequence[Taken]) -> None:
     raise WatchInterrupted(f"interrupted while taking the lease; nothing was changed{stays}")
 
 
-def _badness(result: ActionResult) -> int:
-    match result:
-        case Done():
-            return 0
-        case InDoubt():
-            return 1
-        case Refused():
-            return 2
-        case _:
-            assert_never(result)
+def _mark(record: LeaseRecord) -> tuple[int, str, str, int]:
+    return record.epoch, record.run, record.process, record.heartbeat
+
+
+class UnwrittenLease:
+    """The lease in a state database that can only be read: taken in memory, on top of the stored record.
+
+    Only for a repair. It sees a holder that is already there, since it watches the record as any other run
+    does. A later run does not see this lease. That run may be another repair, which restores the same values.
+    Or it is a run that can write (space was freed, another account): it appears here as a takeover.
+
+    Args:
+        there: the lease in the state database.
+    """
+
+    def __init__(self, there: LeasePort) -> None:
+        self._there = there
+        self._ours: LeaseRecord | None = None
+        self._known = 0  # stored records up to this epoch were taken over here
+
+    def read(self) -> Reading[LeaseRecord | None]:
+        """Our record, unless a later one is stored. A stored record that was taken over is not returned."""
+        found = self._there.read()
+        return found if isinstance(found, Unknown) or self._is_news(found) else self._ours
+
+    def create(self, record: LeaseRecord) -> ActionResult:
+        """Keep it in memory; `Refused` if this epoch or a later one is stored."""
+        found = self._there.read()
+        if isinstance(found, LeaseRecord):
+            if self._is_news(found) and found.epoch >= record.epoch:
+                return Refused(reason=f"epoch {found.epoch} of the lease is taken already")
+            self._known = max(found.epoch, self._known)
+        self._ours = record
+        return Done()
+
+    def write(self, record: LeaseRecord) -> ActionResult:
+        """Keep it in memory; `Refused` if another run has stored a later record."""
+        found = self._there.read()
+        if isinstance(found, LeaseRecord) and self._is_news(found):
+            if (found.epoch, found.run, found.process) != (record.epoch, record.run, record.process):
+                return Refused(reason=f"epoch {found.epoch} of the lease is newer: it was taken over")
+            self._known = found.epoch  # ours, written while there was still room for it
+        self._ours = record
+        return Done()
+
+    def remove(self, epoch: int) -> ActionResult:
+        """Forget it; the next run that can write reads the stored record again."""
+        del epoch
+        self._ours = None
+        return Done()
+
+    def _is_news(self, found: LeaseRecord | None) -> bool:
+        return found is not None and found.epoch > self._known

@@ -24,9 +24,8 @@ from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.journal import SqlJournal
-from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.lease import Claim, Lease, LeaseSite, Terms
 from orchestrator.runtime.store import open_store
-from orchestrator.runtime.taking import Claim, LeaseSite, Terms
 from tests.cli.console import Console
 from tests.cli.runs import RUN, entry
 

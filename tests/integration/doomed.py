@@ -43,8 +43,7 @@ from orchestrator.runtime import loop, store
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.identity import ProcessIdentity
 from orchestrator.runtime.journal import SqlJournal
-from orchestrator.runtime.lease import Lease
-from orchestrator.runtime.taking import Terms
+from orchestrator.runtime.lease import Lease, Terms
 
 VARIABLE = "ORCHESTRATE_TEST_DOOM"
 RACED_INDEX = "just-made"

@@ -30,7 +30,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant
 from orchestrator.runs.simulated import Common
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
-from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
+from orchestrator.runtime.lease import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Crash, ProgramStalls, Seams, Trip, Unreadable
 from orchestrator.simulation.parts import SimNode

@@ -11,7 +11,7 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines
 from orchestrator.runtime.database import DatabaseUse
-from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable, WatchInterrupted
+from orchestrator.runtime.lease import LeaseRefused, LeaseUnreachable, WatchInterrupted
 from orchestrator.simulation import machines, mishaps
 from tests.simulation.play import policy
 from tests.simulation.program_mishaps import CredentialsRefused

@@ -25,11 +25,10 @@ from orchestrator.runtime import signals as signals_module
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
-from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.lease import Claim, Lease, LeaseSite, Terms
 from orchestrator.runtime.ledger import Tuning
 from orchestrator.runtime.signals import FinalTexts, Signals, last_words
 from orchestrator.runtime.store import open_store
-from orchestrator.runtime.taking import Claim, LeaseSite, Terms
 
 
 def say(text: str) -> None:

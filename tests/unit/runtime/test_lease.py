@@ -18,9 +18,9 @@ from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import LeaseView, Level, Successor
 from orchestrator.model.phase import HooksOf
 from orchestrator.model.reading import Garbled, Unknown
-from orchestrator.runtime.lease import Lease
-from orchestrator.runtime.taking import (
+from orchestrator.runtime.lease import (
     Claim,
+    Lease,
     LeaseGarbled,
     LeaseSite,
     LeaseUnreachable,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from orchestrator.model.action import ActionResult, Done, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runtime.unwritten_lease import UnwrittenLease
+from orchestrator.runtime.lease import UnwrittenLease
 
 THEIRS = LeaseRecord(epoch=4, run="run-1", owner="ben@there", process="b/1/2/3", started="2026-11-02")
 OURS = replace(THEIRS, epoch=5, run="run-2", owner="ann@here")
