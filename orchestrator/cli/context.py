@@ -27,11 +27,11 @@ from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.connection import Agrees, Connection, Process, Threads, Watched
 from orchestrator.runs.from_file import FilePorts, Files, connection_to
 from orchestrator.runs.unfinished import NothingDriven
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse, named_state, require_writable
 from orchestrator.runtime.identity import host_name, operator_name
-from orchestrator.runtime.signals import Asked, FinalTexts, HeardSignal, Signals, last_words
+from orchestrator.runtime.signals import FinalTexts, HeardSignal, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.runtime.waiting import Asked, SystemClock
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Reporters, json_line

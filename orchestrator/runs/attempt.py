@@ -20,7 +20,7 @@ from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.runtime.sampling import no_samples
-from orchestrator.runtime.signals import strongest
+from orchestrator.runtime.waiting import strongest
 from orchestrator.view.progress import NOTHING_SEEN
 from orchestrator.view.reporters import Reporters
 from orchestrator.view.text import counted

@@ -29,8 +29,6 @@ from orchestrator.model.policy import HostChanges, Kind, Policy
 from orchestrator.model.reading import Instant, Reading
 from orchestrator.next_command import next_command
 from orchestrator.ports import Clock, ClusterPort, GatePort, HostPort, LeasePort, Listener, Reporter
-from orchestrator.runtime.asking import RequestWatch
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import (
     current_process,
@@ -40,11 +38,10 @@ from orchestrator.runtime.identity import (
 )
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease, Terms
-from orchestrator.runtime.listener import ThreadedListener
 from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.runtime.sampling import Sampler, Sampling
-from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateMissing, StateStore
+from orchestrator.runtime.waiting import Asked, RequestWatch, SystemClock, ThreadedListener
 from orchestrator.view.progress import Seen
 from orchestrator.view.reporters import Reporters
 
@@ -247,7 +244,7 @@ class Threads:
     @contextmanager
     def left_requests(self, journal: RunJournal) -> Iterator[Asked]:
         """Read them once a second from a thread."""
-        watch = RequestWatch(journal, self._clock.wake)
+        watch = RequestWatch(journal.asked, self._clock.wake)
         watch.start()
         try:
             yield watch.asked

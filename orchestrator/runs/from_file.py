@@ -71,11 +71,11 @@ from orchestrator.runs.reach import (
 )
 from orchestrator.runs.report import named_page, write_at_end
 from orchestrator.runs.selection import predicate_names, require_cluster
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse, named_state
 from orchestrator.runtime.gates import Gates, asker
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.tuning.registry import RULES
 from orchestrator.tuning.tuner import TunableHosts
 

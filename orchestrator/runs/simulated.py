@@ -56,8 +56,8 @@ from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.lease import Lease, Terms
 from orchestrator.runtime.lookout import ReadingOrder
 from orchestrator.runtime.sampling import Sampling, no_samples
-from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateStore
+from orchestrator.runtime.waiting import Asked
 from orchestrator.simulation import turns, views
 from orchestrator.simulation.beginning import do_without, note_unassigned, note_what_is
 from orchestrator.simulation.cluster import SimulatedCluster

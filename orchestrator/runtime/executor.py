@@ -6,30 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
-from orchestrator.model.action import (
-    Action,
-    ActionResult,
-    ClearVotingExclusions,
-    Done,
-    ExcludeFromVoting,
-    Flush,
-    ForceHandoff,
-    ForceMerge,
-    InDoubt,
-    ProbeSettings,
-    RebootHost,
-    RefreshIndex,
-    Refused,
-    RetryFailed,
-    RunHook,
-    RunInstall,
-    SetIndexSettings,
-    SetReplicas,
-    StartNode,
-    StopNode,
-    TuneHost,
-    WriteSettings,
-)
+from orchestrator.model.action import Action, ActionResult, Done, HostAction, InDoubt, Refused, TuneHost
 from orchestrator.model.event import ActionConfirmed, ActionFailed
 from orchestrator.ports import ClusterPort, HostPort
 
@@ -89,32 +66,14 @@ class Executor:
 
     def describe(self, action: Action) -> str:
         """The exact call or command line."""
-        match action:
-            case StopNode() | StartNode() | RebootHost() | RunHook() | RunInstall() | TuneHost():
-                return self._hosts.describe(action)
-            case _:
-                return self._cluster.describe(action)
+        if isinstance(action, HostAction):
+            return self._hosts.describe(action)
+        return self._cluster.describe(action)
 
     def _one(self, action: Action) -> ActionResult:
-        match action:
-            case StopNode() | StartNode() | RebootHost() | RunHook() | RunInstall() | TuneHost():
-                return self._hosts.perform(action)
-            case (
-                ProbeSettings()
-                | WriteSettings()
-                | Flush()
-                | RetryFailed()
-                | ForceHandoff()
-                | SetReplicas()
-                | ForceMerge()
-                | RefreshIndex()
-                | SetIndexSettings()
-                | ExcludeFromVoting()
-                | ClearVotingExclusions()
-            ):
-                return self._cluster.perform(action)
-            case _:
-                assert_never(action)
+        if isinstance(action, HostAction):
+            return self._hosts.perform(action)
+        return self._cluster.perform(action)
 
 
 def _lanes(actions: Sequence[Action]) -> Sequence[Sequence[int]]:

@@ -59,7 +59,7 @@ from orchestrator.runtime.executor import Executor, VerbDefect
 from orchestrator.runtime.guard import barred, blind_restores, blind_starts, busy_hosts, unsent
 from orchestrator.runtime.lookout import Lookout, ReadingOrder
 from orchestrator.runtime.sampling import Sampling, no_samples
-from orchestrator.runtime.signals import Asked
+from orchestrator.runtime.waiting import Asked
 from orchestrator.untrusted import visible
 
 _DEFECTS_BORNE: Final = 3

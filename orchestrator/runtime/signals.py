@@ -33,9 +33,6 @@ _WRITE_SECONDS: Final[Seconds] = 2.0
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 """Argument and result of `signal.signal`; None for a handler that was not set from Python."""
 
-Asked = Callable[[], tuple[Request, str]]
-"""The strongest request so far, and its sender."""
-
 
 @dataclass(slots=True)
 class HeardSignal:
@@ -145,15 +142,6 @@ class Signals:
             with contextlib.suppress(OSError):  # the reader is gone
                 _write_all(stream, text.encode("utf-8", "backslashreplace"))
         os._exit(int(ExitCode.NOT_RESTORED))
-
-
-def strongest(*sources: Asked) -> Asked:
-    """The strongest request of several sources; on a tie the first source wins."""
-
-    def asked() -> tuple[Request, str]:
-        return max((source() for source in sources), key=lambda found: found[0])
-
-    return asked
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:

@@ -12,9 +12,9 @@ from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.runs.tuning import TunedHosts
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes.host_tree import HostTree
 

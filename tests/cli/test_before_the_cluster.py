@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.runs import prepare
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 

@@ -13,7 +13,7 @@ from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, Verdict
 from orchestrator.runs.connection import Watched
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.view.live import LiveReporter
 from orchestrator.view.progress import NOTHING_SEEN
 from orchestrator.view.reporters import LineReporter

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runtime.asking import POLL_SECONDS
+from orchestrator.runtime.waiting import POLL_SECONDS
 from tests.cli.console import SCRIPT, Console
 from tests.integration.fixtures_processes import ProcessCluster
 

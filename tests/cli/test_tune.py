@@ -28,10 +28,10 @@ from orchestrator.model.tuning import (
     Verdict,
 )
 from orchestrator.runs.tuning import TunedHosts, agreed, make
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse, empty_engine
 from orchestrator.runtime.ledger import Ledger, Tuning
 from orchestrator.runtime.store import open_store
+from orchestrator.runtime.waiting import SystemClock
 from tests.cli.console import REPOSITORY, Said, Terminal
 from tests.fakes.valued_hosts import ValuedHosts, path_of
 

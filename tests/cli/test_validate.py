@@ -31,7 +31,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.riak.output import CommandOutput
 from orchestrator.runs.from_file import FilePorts, Files
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.simulation import views
 from orchestrator.simulation.world import World
 from orchestrator.view.checks import Check

@@ -20,12 +20,12 @@ from orchestrator.model.action import ActionResult
 from orchestrator.model.event import Event
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.ports import LeasePort
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.lease import Claim, Lease, LeaseSite, Terms
 from orchestrator.runtime.store import open_store
+from orchestrator.runtime.waiting import SystemClock
 from tests.cli.console import Console
 from tests.cli.runs import RUN, entry
 

@@ -22,7 +22,7 @@ from typing import Final
 from orchestrator.elasticsearch.access import Access
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import Seams

@@ -18,9 +18,9 @@ from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import HooksOf
 from orchestrator.ports import LeasePort
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import open_store
+from orchestrator.runtime.waiting import SystemClock
 from tests.fakes.lease import FakeLeasePort
 from tests.fakes.lease_hosts import lease_hosts
 from tests.integration.secured import OPS, SECURED

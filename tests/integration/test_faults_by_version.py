@@ -17,7 +17,7 @@ from orchestrator.elasticsearch.parse import parse_health
 from orchestrator.model.action import Done, Flush
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Activity, HealthView, Look, NodesJoined
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from tests.integration.generations import Story, assert_settings, prepare, restarted_once, run
 from tests.integration.restarting import events, held_by, restart
 from tests.lab.layout import LabNode

@@ -23,7 +23,7 @@ from orchestrator.model.action import Done, ForceMerge, RefreshIndex
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkIndex, BulkView, Resolution
 from orchestrator.model.reading import Unknown
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from tests.lab.distributions import Product
 
 if TYPE_CHECKING:

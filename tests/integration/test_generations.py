@@ -19,7 +19,7 @@ from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.model.action import Done, Refused
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from tests.integration.generations import (
     PLAYBOOK,
     ROLES,

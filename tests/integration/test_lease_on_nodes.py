@@ -16,7 +16,7 @@ from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLA
 from orchestrator.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from orchestrator.model.action import Done, Refused
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from tests.integration.fixtures_processes import ProcessCluster
 from tests.integration.lease_records import lease_records
 from tests.lab.layout import THREE_ZONES

@@ -29,9 +29,9 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.work_event import InstallEnded
 from orchestrator.runs.past_runs import past_run_of
 from orchestrator.runs.unfinished import restore_run, resume_run
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.simulation import machines
 from orchestrator.simulation.world import World
 from orchestrator.view.history import history_text, past_run

@@ -25,10 +25,10 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.runs.tuning import TunedHosts
 from orchestrator.runtime import tables
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse, open_engine
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import StateStore
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.mishaps import Crash
 from orchestrator.tuning.tuner import TunableHosts

@@ -16,7 +16,7 @@ from orchestrator.cli.prompts import ask, question
 from orchestrator.model.event import Hold
 from orchestrator.model.plan import Plan
 from orchestrator.model.prediction import Prediction
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.untrusted import visible
 from tests.unit.view import samples
 

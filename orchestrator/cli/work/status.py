@@ -18,11 +18,11 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.runs.connection import ClusterPorts
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.past_runs import PastRun, Wanted, find_run, is_alive, read_now
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import provably_gone, suspended_pid
 from orchestrator.runtime.state_file import VARIABLE
 from orchestrator.runtime.store import RunEntry, StateMissing, StateStore
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.view.cluster_now import ClusterNow, compare
 from orchestrator.view.feed import Feed
 from orchestrator.view.history import NO_RUNS

@@ -30,7 +30,7 @@ from orchestrator.model.observation import EVERYTHING, Look
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.redact import Redactor
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.untrusted import visible
 from tests.cli.hostile import EVIL, HOSTILE
 from tests.cli.hostile import PASSWORD as SHOWN

@@ -17,7 +17,7 @@ from orchestrator.model.host_settings import HostSettings
 from orchestrator.riak.contact import Contacts
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runs.reach import host_settings
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from tests.fakes.cases import rows
 
 ADDRESSES = {"es1": "10.0.0.1", "es2": "10.0.0.2", "es3": "10.0.0.3"}

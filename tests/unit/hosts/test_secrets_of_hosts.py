@@ -26,7 +26,7 @@ from orchestrator.model.observation import HostView
 from orchestrator.model.tuning import ValueChange
 from orchestrator.redact import Redactor
 from orchestrator.runs.from_file import FilePorts, Files
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.tuning.tuner import TunableHosts
 
 PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)

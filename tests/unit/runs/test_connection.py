@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.runs.connection import ClusterPorts, Threads
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.waiting import SystemClock
 
 
 class Watched:

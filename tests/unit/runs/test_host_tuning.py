@@ -14,10 +14,10 @@ from orchestrator.model.action import ActionResult, Done, HostAction, Refused, T
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import BOOT, HostTuning, Verdict
 from orchestrator.runs.tuning import TunedHosts, Undone, look, make, selected, undo
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree

@@ -20,10 +20,10 @@ from orchestrator.model.tuning import (
     TuningProfile,
 )
 from orchestrator.runs.tuning import TunedHosts, look, make, undo
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.ledger import Ledger, Tuning
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.tuning.tuner import TunableHosts
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree

@@ -22,13 +22,13 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import GoodReading, Hold
 from orchestrator.model.tuning import ValueChange
 from orchestrator.runtime import signals as signals_module
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.lease import Claim, Lease, LeaseSite, Terms
 from orchestrator.runtime.ledger import Tuning
 from orchestrator.runtime.signals import FinalTexts, Signals, last_words
 from orchestrator.runtime.store import open_store
+from orchestrator.runtime.waiting import SystemClock
 
 
 def say(text: str) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 
 from orchestrator.ports import Clock
-from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.waiting import SystemClock
 
 
 def test_a_step_of_the_wall_clock_moves_nothing() -> None:

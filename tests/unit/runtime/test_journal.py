@@ -25,9 +25,9 @@ from orchestrator.model.policy import Kind, Policy
 from orchestrator.ports import Journal
 from orchestrator.runtime import journal as journal_module
 from orchestrator.runtime import tables
-from orchestrator.runtime.asking import RequestWatch
 from orchestrator.runtime.database import CommitInDoubt, DatabaseUse, committing
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
+from orchestrator.runtime.waiting import RequestWatch
 
 Entry = Callable[..., RunEntry]
 RUN = "20261121-0413-x7k2"
@@ -136,7 +136,7 @@ def test_a_request_of_an_unknown_kind_is_the_strongest_known(store: StateStore, 
 
 def test_a_request_wakes_the_run(store: StateStore, entry: Entry) -> None:
     woken = threading.Event()
-    watch = RequestWatch(store.create_run(entry()), woken.set, seconds=0.01)
+    watch = RequestWatch(store.create_run(entry()).asked, woken.set, seconds=0.01)
     watch.start()
     assert watch.asked() == (Request.NONE, "")
     store.leave_request(RUN, Request.PAUSE, by="ben", at=1.0)

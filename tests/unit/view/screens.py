@@ -36,10 +36,10 @@ from orchestrator.model.phase import NodePhase, Request
 from orchestrator.model.policy import Strategy
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.files import save_snapshot
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
+from orchestrator.runtime.waiting import SystemClock
 from orchestrator.simulation import tuning
 from orchestrator.simulation.mishaps import (
     Crash,
