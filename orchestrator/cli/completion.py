@@ -55,7 +55,7 @@ def explained(incomplete: str) -> list[str]:
 
 def runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Runs in the state, the latest first, each with its cluster and outcome."""
-    from orchestrator.runtime.glance import last_runs
+    from orchestrator.runtime.state_file import last_runs
 
     state = _state(context)
     return [
@@ -70,7 +70,7 @@ def nodes(context: typer.Context, incomplete: str) -> list[str]:
 
     In a list with commas, for its last name.
     """
-    from orchestrator.runtime.glance import last_runs, nodes_of
+    from orchestrator.runtime.state_file import last_runs, nodes_of
 
     state, file = _state(context), context.params.get("cluster")
     cluster = _name_of(file) if file else None

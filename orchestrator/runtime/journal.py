@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import Final, cast
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Update, bindparam, delete, desc, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -27,11 +30,10 @@ from orchestrator.model.phase import Request
 from orchestrator.model.reading import Instant
 from orchestrator.next_command import next_command
 from orchestrator.runtime import codec, tables
-from orchestrator.runtime.database import CommitInDoubt, committing, place_of, telling
+from orchestrator.runtime.database import CommitInDoubt, committing, file_of, place_of, telling
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning, rows_of
 from orchestrator.runtime.order import heir, holders
-from orchestrator.runtime.unwritten import UnwrittenMark
 
 _LOOKS: Final = 3
 """Attempts at one step. The second checks a commit in doubt; the third checks a late commit."""
@@ -353,3 +355,38 @@ class UnwrittenJournal:
     def asked(self) -> tuple[Request, str]:
         """None: no request can be written."""
         return (Request.NONE, "")
+
+
+class UnwrittenMark:
+    """The mark of a run whose last events could not be written: an empty file beside the state file.
+
+    A full disk still takes an empty file, and a locked database does not prevent one. A database server has
+    none. Where the mark cannot be made or removed, nothing happens: it is only a hint.
+
+    Args:
+        engine: the state database.
+        run: the run's id; whatever it holds, the mark is in the folder of the state file.
+    """
+
+    def __init__(self, engine: Engine, run: str) -> None:
+        state = file_of(engine)
+        self._file = None if state is None else Path(f"{state}-unwritten-{quote(run, safe='')}")
+
+    def set(self) -> None:
+        """Note that events of the run could not be written."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.touch(mode=0o600, exist_ok=False)
+
+    def clear(self) -> None:
+        """Note that all its events are written."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.unlink()
+
+    def is_set(self) -> bool:
+        """Whether events of the run could not be written, and were not written later."""
+        try:
+            return self._file is not None and self._file.is_file()
+        except OSError:  # a name that is too long
+            return False

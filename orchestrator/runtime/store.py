@@ -32,13 +32,11 @@ from orchestrator.runtime.database import (
     telling,
     writing,
 )
-from orchestrator.runtime.journal import SqlJournal
+from orchestrator.runtime.journal import SqlJournal, UnwrittenMark
 from orchestrator.runtime.ledger import Ledger
-from orchestrator.runtime.merges import merges_query, past_merges
-from orchestrator.runtime.order import LeaseHolder, heir, holders, latest
+from orchestrator.runtime.order import LeaseHolder, heir, holders, latest, merges_query, past_merges
 from orchestrator.runtime.sqllease import SqlLease
 from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE, reports_folder
-from orchestrator.runtime.unwritten import UnwrittenMark
 
 FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
 """Outcomes after which nothing is pending; any other run can be resumed."""

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.config import lookup
 from orchestrator.errors import ExitCode
-from orchestrator.runtime.glance import last_runs
+from orchestrator.runtime.state_file import last_runs
 from tests.cli.console import Console, Said
 from tests.cli.runs import RUN, ended_run
 from tests.cli.small_cluster import SmallCluster

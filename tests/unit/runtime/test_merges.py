@@ -12,7 +12,7 @@ from orchestrator.model.event import Event, GoodReading, LeaseTaken, RunStarted
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.work_event import IndexMerged, MergeBegun, MergeWarned
 from orchestrator.runtime import tables
-from orchestrator.runtime.merges import merges_query
+from orchestrator.runtime.order import merges_query
 from orchestrator.runtime.store import RunEntry, StateStore
 
 Entry = Callable[..., RunEntry]
