@@ -21,7 +21,7 @@ from orchestrator.config.yaml import MAX_BYTES as MAX_YAML_BYTES
 from orchestrator.config.yaml import Document, parse
 from orchestrator.errors import ConfigError, JournalError
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.encoding import encode_event
+from orchestrator.model.encoding import encode_event, fields_of
 from orchestrator.model.event import SCHEMA_VERSION, RunStarted
 from orchestrator.model.observation import Observation
 from orchestrator.model.plan import Plan
@@ -33,8 +33,6 @@ from orchestrator.runtime.codec import (
     decode_event,
     decode_observation,
     decode_policy,
-    encode_observation,
-    encode_policy,
 )
 from orchestrator.view.phrases import work_of
 from orchestrator.whole_file import write_whole
@@ -120,7 +118,7 @@ def save_plan(
     Raises:
         ConfigError: the file cannot be written.
     """
-    content = {**shown, "policy": encode_policy(policy), "cluster_file": cluster_file, "access": dict(access)}
+    content = {**shown, "policy": fields_of(policy), "cluster_file": cluster_file, "access": dict(access)}
     _write_json(path, content, "plan")
 
 
@@ -159,7 +157,7 @@ def save_snapshot(path: Path, started: RunStarted, seen: Observation) -> None:
         "event": "snapshot",
         "schema": SCHEMA_VERSION,
         "started": encode_event(started),
-        "seen": encode_observation(seen),
+        "seen": fields_of(seen),
     }
     _write_json(path, content, "snapshot")
 

@@ -90,42 +90,13 @@ def decode_action(data: object) -> Action:
     return cast("Action", _read(cls, data, f"verb {name}"))
 
 
-def encode_change(change: Change) -> dict[str, object]:
-    """Encode a change of a host's tuning; `change` is its kind."""
-    return fields_of(change)
-
-
 def decode_change(data: object) -> Change:
-    """Decode a written change.
+    """Decode a change of a host's tuning; `change` is its kind.
 
     Raises:
         JournalError: this version does not have such a change, or a field is missing or wrong.
     """
-    try:
-        return cast("Change", _CHANGE.validate_python(data))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        at = ".".join(str(part) for part in ("change", *first["loc"]))
-        raise JournalError(f"the journal is damaged: {at}: {first['msg']}") from error
-
-
-def encode_record(record: Record) -> dict[str, object]:
-    """Encode a record: the event's fields with run, sequence and time in seconds since the epoch."""
-    return {
-        "run": record.run,
-        "sequence": record.sequence,
-        "at": record.at,
-        "event": encode_event(record.event),
-    }
-
-
-def decode_record(data: Mapping[str, object]) -> Record:
-    """Decode the output of `encode_record`.
-
-    Raises:
-        JournalError: a field is missing or wrong.
-    """
-    return cast("Record", _read(Record, data, "record"))
+    return cast("Change", _checked(_CHANGE, data, "the journal is damaged: ", "change"))
 
 
 def encode_lease(record: LeaseRecord) -> dict[str, object]:
@@ -143,13 +114,8 @@ def decode_lease(data: Mapping[str, object]) -> LeaseRecord:
     return cast("LeaseRecord", _read(LeaseRecord, data, "lease record"))
 
 
-def encode_policy(policy: Policy) -> dict[str, object]:
-    """Encode a policy, as in `run_started`."""
-    return fields_of(policy)
-
-
 def decode_policy(data: Mapping[str, object]) -> Policy:
-    """Decode the output of `encode_policy`.
+    """Decode the fields of a policy.
 
     Raises:
         JournalError: a field is missing or wrong.
@@ -157,13 +123,8 @@ def decode_policy(data: Mapping[str, object]) -> Policy:
     return cast("Policy", _read(Policy, data, "policy", holder="the saved plan"))
 
 
-def encode_observation(seen: Observation) -> dict[str, object]:
-    """Encode a complete observation."""
-    return fields_of(seen)
-
-
 def decode_observation(data: Mapping[str, object], *, holder: str) -> Observation:
-    """Decode the output of `encode_observation`.
+    """Decode the fields of a complete observation.
 
     Raises:
         JournalError: a field is missing or wrong; `holder` names the object around it.
@@ -229,16 +190,20 @@ def _read(cls: type, data: Mapping[str, object], what: str, *, holder: str = "th
             if needed:
                 raise JournalError(f"{holder} is damaged: {what}, {shown}: is missing")
             continue
-        try:
-            read[name] = adapter.validate_python(data[shown])
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            at = ".".join(str(part) for part in (shown, *first["loc"]))
-            raise JournalError(f"{holder} is damaged: {what}, {at}: {first['msg']}") from error
+        read[name] = _checked(adapter, data[shown], f"{holder} is damaged: {what}, ", shown)
     try:
         return cls(**read)
     except UntrustedValue as error:
         raise JournalError(f"{holder} is damaged: {what}: {error}") from error
+
+
+def _checked(adapter: TypeAdapter[Any], value: object, damage: str, name: str) -> object:
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        at = ".".join(str(part) for part in (name, *first["loc"]))
+        raise JournalError(f"{damage}{at}: {first['msg']}") from error
 
 
 @cache
@@ -265,8 +230,6 @@ def _readers(cls: type) -> tuple[tuple[str, str, bool, type | None, TypeAdapter[
 def _adapter(hint: Any) -> TypeAdapter[Any]:
     if hint == Action:
         return TypeAdapter(Annotated[Any, BeforeValidator(decode_action)])
-    if hint == Event:
-        return TypeAdapter(Annotated[Any, BeforeValidator(decode_event)])
     if hint == Policy:
         return TypeAdapter(Annotated[Any, BeforeValidator(_policy)])
     if hint == tuple[Gate, ...]:

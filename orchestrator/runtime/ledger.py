@@ -17,6 +17,7 @@ from sqlalchemy import Engine, insert, inspect, select
 
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName, require_address
+from orchestrator.model.encoding import fields_of
 from orchestrator.model.reading import Instant
 from orchestrator.model.tuning import Change, subject_of
 from orchestrator.runtime import codec, tables
@@ -117,7 +118,7 @@ class Ledger:
                 "tunable": owed.tunable,
                 "subject": owed.subject,
                 "act": Act.UNDONE.value,
-                "change": codec.to_text(codec.encode_change(_back(last, first))),
+                "change": codec.to_text(fields_of(_back(last, first))),
                 "run": None,
                 "operator": operator,
                 "at": at,
@@ -209,7 +210,7 @@ def rows_of(cluster: str, tuning: Tuning, at: Instant) -> list[dict[str, object]
     """
     rows: list[dict[str, object]] = []
     for change in tuning.changes:
-        text = codec.to_text(codec.encode_change(change))
+        text = codec.to_text(fields_of(change))
         if codec.decode_change(codec.from_text(text)) != change:
             raise JournalError(
                 f"{tuning.node}: {subject_of(change)} holds bytes that the ledger cannot keep exactly, so it "

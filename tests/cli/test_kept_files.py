@@ -97,8 +97,8 @@ def test_json_of_a_command_loses_no_name(
 CODECS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "events": (codec.decode_event, encoding.encode_event),
     "actions": (codec.decode_action, encoding.encode_action),
-    "changes": (codec.decode_change, codec.encode_change),
-    "policies": (codec.decode_policy, codec.encode_policy),
+    "changes": (codec.decode_change, encoding.fields_of),
+    "policies": (codec.decode_policy, encoding.fields_of),
     "leases": (codec.decode_lease, codec.encode_lease),
 }
 

@@ -123,12 +123,14 @@ def tell(seed: int) -> Iterator[str]:
 
 
 def _story(life: AnyLife) -> Iterator[str]:
-    from orchestrator.runtime.codec import encode_record, to_text  # noqa: PLC0415  (as above)
+    from orchestrator.model.encoding import encode_event  # noqa: PLC0415  (as above)
+    from orchestrator.runtime.codec import row, to_text  # noqa: PLC0415  (as above)
 
     happened = [(at, 0, f"{at:.6f} {what}") for at, what in life.world.story]
     for program in life.programs:
         records = (record for run in program.own_runs for record in program.written(run))
-        happened += [(record.at, 1, to_text(encode_record(record))) for record in records]
+        texts = ((one.at, to_text({**row(one), "event": encode_event(one.event)})) for one in records)
+        happened += [(at, 1, text) for at, text in texts]
     yield from (line for _, _, line in sorted(happened, key=lambda one: one[:2]))
 
 

@@ -14,6 +14,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, LeaseError, NotRestored, SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.encoding import encode_event
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionSent,
@@ -29,7 +30,7 @@ from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant
 from orchestrator.runs.simulated import Common
-from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
+from orchestrator.runtime.codec import record_of, row, to_text
 from orchestrator.runtime.lease import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Crash, ProgramStalls, Seams, Trip, Unreadable
@@ -604,7 +605,7 @@ class AnyLife:
         """What is read from the journals is what was lived."""
         for run in (*self.past, self.simulation):
             records = run.journal.records
-            read = [decode_record(from_text(to_text(encode_record(record)))) for record in records]
+            read = [record_of(**row(record)) for record in records]
             if replay(run.run, read) != replay(run.run, records):
                 raise BrokenError("replay", "what is read from the journal is not what was lived")
 
@@ -615,7 +616,7 @@ class AnyLife:
             digest.update(f"{at:.6f} {what}\n".encode())
         for run in (*self.past, self.simulation):
             for record in run.journal.records:
-                digest.update(to_text(encode_record(record)).encode())
+                digest.update(to_text({**row(record), "event": encode_event(record.event)}).encode())
         return digest.hexdigest()
 
 

@@ -18,7 +18,7 @@ from orchestrator.engine.predicates import by_same_reason
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.encoding import encode_event
+from orchestrator.model.encoding import encode_event, fields_of
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.runs.from_file import FilePorts
@@ -37,7 +37,6 @@ from orchestrator.runs.tuning import (
     still_agreed,
     undo,
 )
-from orchestrator.runtime.codec import encode_change
 from orchestrator.runtime.database import WITHOUT_IT, DatabaseUse
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import FinalTexts, Signals
@@ -361,7 +360,7 @@ def _tell_undone(undone: Sequence[Undone], context: Context) -> None:
         if isinstance(result, Done):
             name, words = "tuning_reverted", "restored"
             change = debt.standing.change if isinstance(debt.standing, Ours) else None
-            line["change"] = None if change is None else encode_change(change)
+            line["change"] = None if change is None else fields_of(change)
         elif result is not None:
             name, words = "tuning_missed", f"FAILED: {one_line(result.reason)}"
             line["why"] = result.reason

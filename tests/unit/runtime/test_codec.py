@@ -123,7 +123,6 @@ def test_every_event_comes_back_as_it_went() -> None:
         assert codec.decode_event(through_text(data)) == event
     for sequence, event in enumerate(drawn_each(PhaseEntered), start=1):
         record = Record(run="r", sequence=sequence, at=sequence / 7, event=event)
-        assert codec.decode_record(through_text(codec.encode_record(record))) == record
         assert codec.record_of("r", sequence, record.at, str(codec.row(record)["event"])) == record
 
 
@@ -133,13 +132,13 @@ def test_every_verb_and_change_comes_back_as_itself() -> None:
         back = codec.decode_action(through_text(data))
         assert (data["verb"], type(back), back) == (action_name(action), type(action), action)
     for change in drawn_each(*CHANGES):
-        again = codec.decode_change(through_text(codec.encode_change(change)))
+        again = codec.decode_change(through_text(encoding.fields_of(change)))
         assert (type(again), again) == (type(change), change)
 
 
 def test_a_policy_and_a_lease_record_come_back() -> None:
     for policy in drawn_each(Policy, count=3 * DRAWN):
-        assert codec.decode_policy(through_text(codec.encode_policy(policy))) == policy
+        assert codec.decode_policy(through_text(encoding.fields_of(policy))) == policy
     for lease in drawn_each(LeaseRecord, count=3 * DRAWN):
         assert codec.decode_lease(through_text(codec.encode_lease(lease))) == lease
 
@@ -213,7 +212,7 @@ TUNE: Final = {"verb": "tune", "node": "es1", "tunable": "numad"}
 
 def test_what_cannot_be_read_is_named(subtests: pytest.Subtests) -> None:
     lease = codec.encode_lease(LeaseRecord(epoch=1, run="r", owner="o", process="p", started="s"))
-    policy = codec.encode_policy(Policy(kind=Kind.ELASTICSEARCH, cluster="prod"))
+    policy = encoding.fields_of(Policy(kind=Kind.ELASTICSEARCH, cluster="prod"))
     later = {**lease, "schema": SCHEMA_VERSION + 1}
     bare = {"change": "value", "path": "/x"}
     sent = {"event": "action_sent"}
@@ -246,7 +245,7 @@ def test_a_value_of_a_gate_keeps_its_type() -> None:
     at, values = HttpAccess(url="https://mq:15671"), ("5", 5, 5.5, True, None, "true")
     gates = tuple(HttpJsonGate(name="text", at=at, path="a.b", equals=EqualTo(value=one)) for one in values)
     wanted = Policy(kind=Kind.ELASTICSEARCH, cluster="prod", gates=gates)
-    back = codec.decode_policy(through_text(codec.encode_policy(wanted)))
+    back = codec.decode_policy(through_text(encoding.fields_of(wanted)))
     assert back == wanted
     found = [gate.equals for gate in back.gates if isinstance(gate, HttpJsonGate) and gate.equals]
     assert [type(one.value) for one in found] == [str, int, float, bool, type(None), str]
