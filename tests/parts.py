@@ -57,6 +57,10 @@ PARTS: Final = {
         (*_RUNS, "orchestrator/view"),
     ),
     "ordinary": Part("ordinary nights of seven nodes, and stops beside a recovery", _RUNS),
+    "postgres": Part(
+        "the state in a real PostgreSQL: several machines, connections cut at every commit, failing servers",
+        ("orchestrator/runtime",),
+    ),
     "riak": Part("hosts with a stand-in for Riak", ("orchestrator/riak", "tests/doubles")),
     "services": Part("systemd, sysv, Docker and command lines on real hosts: rights, locks, units", _HOSTS),
     "soak": Part("5,000 drawn runs, and kills at every point of a simulated run", _RUNS),

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 import typer
 
 from orchestrator.cli import completion
+from orchestrator.errors import UsageError
+from orchestrator.next_command import passwords_in
+from orchestrator.runtime.state_file import VARIABLE
 
 if TYPE_CHECKING:
     from orchestrator.config.merging import MergeFlags
@@ -77,6 +80,17 @@ def _parts(comma: str, values: list[str] | None) -> list[str] | None:
     return [part.strip() for value in values for part in re.split(comma, value)]
 
 
+def without_a_password(context: typer.Context, url: str | None) -> str | None:
+    """The URL of a state. One with a password is refused as an argument: every account can list those."""
+    source = context.get_parameter_source("state")
+    if source is not None and source.name == "COMMANDLINE" and passwords_in(url or ""):
+        raise UsageError(
+            "--state: a password in an argument can be read by every account of this machine; put the whole "
+            f"URL into {VARIABLE}, or the password into ~/.pgpass"
+        )
+    return url
+
+
 Cluster = Annotated[str, by_name("--cluster", "The cluster: name or path of its file.", completion.clusters)]
 AnyCluster = Annotated[str | None, by_name("--cluster", "Only runs of this cluster.", completion.clusters)]
 Run = Annotated[
@@ -91,10 +105,11 @@ State = Annotated[
     str | None,
     typer.Option(
         "--state",
-        envvar="ORCHESTRATE_STATE",
-        help="Database of journals (SQLAlchemy URL). "
+        envvar=VARIABLE,
+        help="Database of journals (SQLAlchemy URL, without a password). "
         "Default: /var/lib/orchestrate/state.db if writable, else ~/.local/state/orchestrate/state.db.",
         metavar="URL",
+        callback=without_a_password,
     ),
 ]
 OutputMode = Annotated[

@@ -1,6 +1,7 @@
 """The state database: its location, how it is opened, and messages for its failures.
 
-All SQLite-specific code is in this module; the rest is SQLAlchemy Core, which also runs on PostgreSQL.
+All SQLite-specific code is in this module; connections to PostgreSQL are in `postgres`. The rest is
+SQLAlchemy Core.
 
 **A rollback journal (`TRUNCATE`), not WAL.** The journal must be readable even when everything else fails. A
 WAL database cannot be read on a full disk, by an account without write rights, or from a network home. With a
@@ -20,16 +21,16 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from orchestrator.errors import JournalError, UsageError
+from orchestrator.errors import JournalError, UsageError, how_to_add
 from orchestrator.model.reading import Seconds
 from orchestrator.next_command import HIDDEN, hides_password, next_command, without_password
 from orchestrator.owners import verdict_on, why_not
@@ -133,7 +134,7 @@ def open_engine(url: URL, access: DatabaseUse, *, make_folder: bool) -> Engine:
         JournalError: the driver is missing, or the file or its folder cannot be created.
     """
     if url.get_backend_name() != "sqlite":
-        return _other_engine(url)
+        return _server_engine(url)
     file = Path(url.database or "")
     _require_file(file)
     require_trusted(file)
@@ -214,7 +215,10 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 class CommitInDoubt(JournalError):  # noqa: N818  (names a state, not a class of errors)
-    """The connection to the database server broke at the commit; the commit may be done or not."""
+    """The connection to the database server failed, perhaps at the commit, which may be done or not.
+
+    A server may be back in a moment, so a caller can try again.
+    """
 
 
 @contextmanager
@@ -222,29 +226,35 @@ def committing(engine: Engine) -> Iterator[Connection]:
     """One transaction that will write, like `writing`.
 
     Raises:
-        CommitInDoubt: the connection broke at the commit. A server undoes what was not committed when a
-            connection breaks earlier, and a file of SQLite has no connection that could break.
+        CommitInDoubt: the connection to a server failed. What was not committed is undone there. A file of
+            SQLite has no connection that could break.
     """
-    with engine.connect() as connection:
+    with ExitStack() as opened:
+        with _doubting(engine, "cannot be reached"):
+            connection = opened.enter_context(engine.connect())
         connection.execution_options(**{_WRITES: True})
-        transaction = connection.begin()
-        try:
-            yield connection
-        except BaseException:
-            # A rollback on a broken connection fails too; the first error is raised.
-            with suppress(DBAPIError):
-                transaction.rollback()
-            raise
-        try:
-            transaction.commit()
-        except DBAPIError as error:
-            if connection.dialect.name == "sqlite":
+        with _doubting(engine, "the connection broke", whole=False):
+            transaction = connection.begin()
+            try:
+                yield connection
+            except BaseException:
+                # A rollback on a broken connection fails too; the first error is raised.
+                with suppress(DBAPIError):
+                    transaction.rollback()
                 raise
-            connection.invalidate()
-            raise CommitInDoubt(
-                f"{place_of(engine)}: the connection broke at a commit, which may have been done: "
-                f"{explain(error)}"
-            ) from error
+        with _doubting(engine, "the connection broke at a commit, which may have been done"):
+            transaction.commit()
+
+
+@contextmanager
+def _doubting(engine: Engine, what: str, *, whole: bool = True) -> Iterator[None]:
+    """Raise `CommitInDoubt` for an error of a server; if not `whole`, only if its connection has failed."""
+    try:
+        yield
+    except DBAPIError as error:
+        if engine.dialect.name == "sqlite" or not (whole or error.connection_invalidated):
+            raise
+        raise CommitInDoubt(f"{place_of(engine)}: {what}: {explain(error)}") from error
 
 
 class StateUnwritable(JournalError):  # noqa: N818  (names a state, not a class of errors)
@@ -257,7 +267,7 @@ def telling(where: str, doing: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
-        kind = StateUnwritable if {_code(error), _full_code(error)} & _UNWRITABLE else JournalError
+        kind = StateUnwritable if _UNWRITABLE.intersection(_codes(error)) else JournalError
         raise kind(f"{where}: {doing} failed: {explain(error)}") from error
 
 
@@ -292,7 +302,10 @@ WITHOUT_IT: Final = (
 )
 """The remedy if the state file is lost while a run has pending changes."""
 
-_WORDS: Final = {
+_READ_ONLY: Final = "25006"
+_FULL: Final = "53100"
+_NO_RIGHT: Final = "42501"
+_WORDS: Final[Mapping[int | str, str]] = {
     sqlite3.SQLITE_FULL: "no space is left on its disk; free some, then try again",
     sqlite3.SQLITE_BUSY: f"another process has kept it locked for {BUSY_SECONDS:.0f} s",
     sqlite3.SQLITE_LOCKED: "another connection keeps it locked",
@@ -302,20 +315,32 @@ _WORDS: Final = {
     sqlite3.SQLITE_CORRUPT: f"it is damaged; move it away; {WITHOUT_IT}",
     sqlite3.SQLITE_NOTADB: "it is not an SQLite database; name another file with --state, or move it away; "
     f"{WITHOUT_IT}",
+    _READ_ONLY: "the server takes no writes now (a standby, or set to read-only); name the primary server, "
+    "or make it writable",
+    _FULL: "no space is left on the server's disk; free some there, then try again",
+    _NO_RIGHT: "this database account may not do that; make it the owner of the database",
+    "55P03": "another session has kept a row locked",
+    "53300": "the server has no connection left; end some, or raise `max_connections` there",
 }
+"""By SQLite's error code, or PostgreSQL's (https://www.postgresql.org/docs/current/errcodes-appendix.html)."""
 
 
-_UNWRITABLE: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR_WRITE})
+_UNWRITABLE: Final[frozenset[int | str]] = frozenset(
+    {
+        *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR_WRITE),
+        *(_READ_ONLY, _FULL, _NO_RIGHT),
+    }
+)
 """Errors after which the transaction is certainly rolled back, and a retry would fail too.
 
-A quota or a limit on file size causes the last one.
+A quota or a limit on file size causes SQLite's last one.
 """
 
 
 def explain(error: Exception) -> str:
     """The cause in plain words, and what to do."""
     cause = _cause(error)
-    words = _WORDS.get(_code(error))
+    words = next((_WORDS[code] for code in _codes(error) if code in _WORDS), None)
     if words:
         return f"{words} ({cause})"
     if isinstance(cause, OSError) and cause.strerror:
@@ -338,46 +363,39 @@ def _cause(error: Exception) -> BaseException:
     return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
 
 
-def _code(error: Exception) -> int:
-    """SQLite's error code; 0 for other errors.
+def _codes(error: Exception) -> tuple[int | str, ...]:
+    """The database's codes of an error, the exact one last; none for other errors.
 
-    The low byte is the error, the rest its subtype (https://www.sqlite.org/rescode.html).
+    SQLite's low byte is the error, the rest its subtype (https://www.sqlite.org/rescode.html).
     """
-    return _full_code(error) & 0xFF
+    cause = _cause(error)
+    lite, server = getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None)
+    if isinstance(lite, int):
+        return (lite & 0xFF, lite)
+    return (server,) if isinstance(server, str) else ()
 
 
-def _full_code(error: Exception) -> int:
-    code = getattr(_cause(error), "sqlite_errorcode", None)
-    return code if isinstance(code, int) else 0
+_SERVER: Final = "postgresql+psycopg"
 
 
-_LIBPQ_DRIVERS: Final = frozenset({"psycopg", "psycopg2"})
-_LIBPQ_LIMITS: Final[Mapping[str, int]] = {
-    "connect_timeout": 10,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
-"""If a server stops answering during a call, the connection is lost after 30 s instead of hours."""
+def _server_engine(url: URL) -> Engine:
+    """An engine on a database server.
 
-
-def _other_engine(url: URL) -> Engine:
-    try:
-        limits = _LIBPQ_LIMITS if url.get_driver_name() in _LIBPQ_DRIVERS else {}
-        # Values in the URL override our limits.
-        connect = {key: value for key, value in limits.items() if key not in url.query}
-        return create_engine(url, pool_pre_ping=True, connect_args=connect)
-    except NoSuchModuleError as error:
+    Raises:
+        JournalError: it is no PostgreSQL, or the extra is not installed.
+    """
+    if url.drivername != _SERVER:
         raise JournalError(
             f"the state cannot be kept in {url.drivername}; it can be in SQLite (sqlite:////path/state.db) "
-            "or in PostgreSQL (postgresql+psycopg://HOST/NAME)"
-        ) from error
+            f"or in PostgreSQL, written {_SERVER}://HOST/NAME"
+        )
+    try:
+        from orchestrator.runtime import postgres  # noqa: PLC0415  (an extra, for those who share a state)
     except ModuleNotFoundError as error:
         raise JournalError(
-            f"the driver of {url.drivername} is not installed; install the Python package `psycopg` and "
-            "write postgresql+psycopg://HOST/NAME"
+            f"a state in PostgreSQL needs the extra `postgres`: {how_to_add('postgres')}"
         ) from error
+    return postgres.engine_on(url)
 
 
 def _prepare(file: Path, *, make_folder: bool) -> None:

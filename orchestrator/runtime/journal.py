@@ -42,7 +42,12 @@ _BEGINNINGS: Final = (RunStarted, RunResumed, RestoreBegun)
 
 # The statements of every step, built once: building one takes longer than running it.
 _INSERT: Final = insert(tables.events)
-_LINE: Final = select(tables.runs.c.process, tables.runs.c.outcome).where(tables.runs.c.id == bindparam("of"))
+# Locked until the step is committed, or another run could close this one in between. SQLite locks all anyway.
+_LINE: Final = (
+    select(tables.runs.c.process, tables.runs.c.outcome)
+    .where(tables.runs.c.id == bindparam("of"))
+    .with_for_update()
+)
 _OPERATOR: Final = select(tables.runs.c.cluster, tables.runs.c.operator).where(
     tables.runs.c.id == bindparam("of")
 )

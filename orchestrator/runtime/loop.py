@@ -113,6 +113,7 @@ class Loop:
         )
         self._executor = Executor(ports.cluster, ports.hosts, workers=workers)
         self._unwritten: list[Event] = []
+        self._trouble = ""
         self._samples: list[Event] = []
         self._journal_is_ours = True
         self._busy: set[NodeName] = set()
@@ -358,7 +359,7 @@ class Loop:
         return not self._unwritten
 
     def _give_up_on_the_journal(self) -> None:
-        reason = "the journal cannot be written: free space or repair the state file"
+        reason = f"the journal cannot be written: {self._trouble}"
         down = run_phase(self.state.phase, Phase.STANDING_DOWN, why=reason)
         self._write([StandingDown(reason=reason, outcome=Outcome.FAILED), down], binding=True)
 
@@ -389,13 +390,14 @@ class Loop:
                 found = Successor(run=error.run, owner=error.owner, epoch=error.epoch)
                 self._follow(self._unjournalled([self._deposed(found, by_journal=True)]))
             return binding
-        except CommitInDoubt:
-            self._unwritten = backlog
+        except CommitInDoubt as error:
+            self._trouble, self._unwritten = str(error), backlog
             self._follow(self._unjournalled(events))
             if not binding:
                 raise
             return True
-        except JournalError:
+        except JournalError as error:
+            self._trouble = str(error)
             if not binding:
                 return False
             self._unwritten = backlog

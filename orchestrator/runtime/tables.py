@@ -14,6 +14,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    func,
     insert,
     inspect,
     select,
@@ -26,6 +27,8 @@ from orchestrator.runtime.codec import check_schema
 from orchestrator.runtime.database import WITHOUT_IT, DatabaseUse, place_of, telling, whole, writing
 
 METADATA: Final = MetaData()
+_TABLES_LOCK: Final = 7_163_020_145
+"""The number of PostgreSQL's advisory lock under which tables are made: any that others hardly use."""
 
 meta: Final = Table("meta", METADATA, Column("schema", Integer, nullable=False))
 """One row: the schema version of everything in this database."""
@@ -120,6 +123,9 @@ def ready(engine: Engine, access: DatabaseUse) -> bool:
                     _known(connection, where)
             return there
         with writing(engine) as connection:
+            if connection.dialect.name == "postgresql":
+                # Two first runs may begin at once; SQLite has taken its lock already.
+                connection.execute(select(func.pg_advisory_xact_lock(_TABLES_LOCK)))
             damage = whole(connection)
             if damage is not None:
                 raise JournalError(

@@ -67,7 +67,7 @@ class LeavingCluster(SmallCluster):
         """What these nodes report of themselves."""
         return reply({"nodes": {node: one for node, one in self._http().items() if node in wanted}})
 
-    def write_file(self, folder: Path, **keys: Any) -> str:
+    def document(self, **keys: Any) -> dict[str, Any]:
         there = self._folder
         services = {
             name: {
@@ -79,7 +79,21 @@ class LeavingCluster(SmallCluster):
             for name in self.nodes.values()
         }
         overrides = {name: {"service": service} for name, service in services.items()}
-        return super().write_file(folder, hosts={"overrides": overrides}, **keys)
+        return super().document(hosts={"overrides": overrides}, **keys)
+
+    def cluster_document(self) -> dict[str, Any]:
+        """The content of its cluster file."""
+        return self.document()
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """How often the service of each node was started."""
+        return {name: self._life(name) - 1 for name in self.nodes.values()}
+
+    @property
+    def down(self) -> set[str]:
+        """The nodes whose service is stopped."""
+        return set(self.nodes.values()) - set(self._there().values())
 
     @contextmanager
     def run_at_work(self, console: Console, file: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:

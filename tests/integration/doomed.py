@@ -213,6 +213,8 @@ def compose() -> None:
         terms = Terms(heartbeat=end / 6, retry=end / 12, lost_after=end * 2 / 3, expiry=end, poll=0.2)
         _put(takeover, Lease=lambda places, who, clock, _terms: Lease(places, who, clock, terms))
     _put(silence, **TOLD.get("silences", {}))
+    # Pages of runs whose state is on a server would go where this machine's own are.
+    _put(store, reports_folder=lambda *_, **_given: Path(os.environ["HOME"]) / "reports")
     if TOLD.get("foreign"):
         _put(connection, current_process=lambda: ELSEWHERE)
 

@@ -157,7 +157,7 @@ def assert_put_back(lab: LabCluster, before: Truth, where: str = "") -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Bastion:
-    """A machine with the program, a cluster file and a state file of its own."""
+    """A machine with the program, a cluster file and a state of its own, or one that it shares."""
 
     folder: Path  # the bastion's own
     lab: Described  # the cluster
@@ -172,6 +172,7 @@ class Bastion:
     document: Mapping[str, Any] = field(default_factory=dict)  # more keys of its cluster file
     # forks the processes that it runs to their end; without one, each is started anew
     nursery: Nursery | None = None
+    state: str | None = None  # the URL of a state that machines share; None for a file of its own
     file: Path = field(init=False)
     said: list[str] = field(init=False, default_factory=list)
     _begun: list[subprocess.Popen[str]] = field(init=False, default_factory=list)
@@ -258,7 +259,7 @@ class Bastion:
         expiry = {} if self.expiry is None else {"expiry": self.expiry}
         return {
             VARIABLE: json.dumps({**told, **expiry, "foreign": self.foreign}),
-            "ORCHESTRATE_STATE": f"sqlite:///{self.folder}/state.db",
+            "ORCHESTRATE_STATE": self.state or f"sqlite:///{self.folder}/state.db",
             "HOME": str(self.folder),
         }
 

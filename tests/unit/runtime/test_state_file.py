@@ -348,8 +348,14 @@ def test_an_unusable_database_shows_no_words_of_the_library(tmp_path: Path) -> N
         with pytest.raises(JournalError, match=r"postgresql\+psycopg://HOST/NAME") as caught:
             open_store(url, {}, access=DatabaseUse.WRITE, home=tmp_path)
         assert not any(word in str(caught.value) for word in ("secret", "No module", "plugin", "sqlalchemy"))
-    with pytest.raises(JournalError, match=r"driver of postgresql\+\w+ is not installed.*psycopg"):
-        open_store("postgresql+pg8000://u:secret@h/db", {}, access=DatabaseUse.WRITE, home=tmp_path)
+
+
+def test_the_missing_extra_of_postgresql_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "orchestrator.runtime.postgres", raising=False)
+    monkeypatch.delattr("orchestrator.runtime.postgres", raising=False)
+    with pytest.raises(JournalError, match=r"extra `postgres`: install orchestrate again .*\.\[postgres\]"):
+        open_store("postgresql+psycopg://u:secret@h/db", {}, access=DatabaseUse.WRITE, home=tmp_path)
 
 
 SIMULATED: Final = """
