@@ -246,8 +246,12 @@ class PostgresProxy:
     def _pass(self, client: socket.socket) -> None:
         if self._state is Cut.HANG:
             return
-        with contextlib.suppress(OSError):
+        try:
             server = socket.create_connection(("127.0.0.1", self.to))
+        except OSError:  # the server is down
+            _close(client)
+            return
+        with contextlib.suppress(OSError):
             self._open.append(server)
             silent = threading.Event()  # the server's answers are kept
             threading.Thread(target=self._answers, args=(server, client, silent), daemon=True).start()
