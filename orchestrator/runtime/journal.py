@@ -206,13 +206,14 @@ class SqlJournal:
         Raises:
             DeposedError: the journal has rows of another process, or another process resumed the run.
         """
+        # First, since it waits for a late commit of ours, whose rows are there after that.
+        line = connection.execute(_LINE, {"of": self._run}).one_or_none()
         there: tuple[dict[str, object], ...] = ()
         if self._doubted:
             found = connection.execute(_SINCE, {"of": self._run, "last": self._last}).mappings()
             there = tuple(dict(row) for row in found)
         if there and not there == self._doubted[: len(there)] == rows[: len(there)]:
             raise self._taken_up(connection, [str(row["event"]) for row in there])
-        line = connection.execute(_LINE, {"of": self._run}).one_or_none()
         # From our first event until our last (which may be in doubt) the row has our process and no outcome.
         closed = line is not None and line.outcome is not None and not there
         if self._begun and line is not None and (closed or line.process != self._process):
