@@ -14,7 +14,7 @@ from orchestrator.next_command import next_command
 
 _BEFORE: Final = "interrupted before anything was changed"
 _DECLINED: Final = "the answer was not yes; nothing was changed"
-_WATCHED: Final = "no longer watching; the run goes on"
+_WATCHED: Final = "no longer watching; the run continues"
 _AFTER: Final = (
     f"interrupted while it ended, after its work: `{next_command('status')}` shows a run, "
     f"`{next_command('tune check')}` shows hosts"

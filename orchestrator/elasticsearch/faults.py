@@ -78,9 +78,9 @@ class Fault:
         """The reading that failed with it; `of` goes before the reason."""
         reason = f"{of}: {self.reason}" if of else self.reason
         return (
-            Unknown(reason=reason, passes=self.passes)
+            Unknown(reason=reason)
             if self.refusal is None
-            else Unauthorized(reason=reason, passes=self.passes, refusal=self.refusal)
+            else Unauthorized(reason=reason, refusal=self.refusal)
         )
 
     def refused(self) -> Refused:

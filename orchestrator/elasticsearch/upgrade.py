@@ -42,8 +42,8 @@ def read_upgrade(client: ElasticsearchClient, dialect: Dialect) -> UpgradeView:
     Raises:
         ReadFailed: indices or settings of nodes were not read.
     """
-    created = parse_creations(client.body(calls.creations(dialect, client.limits)))
-    settings = parse_node_settings(client.body(calls.node_settings()))
+    created = parse_creations(_body(client, calls.creations(dialect, client.limits)))
+    settings = parse_node_settings(_body(client, calls.node_settings()))
     youngest = reading(_youngest, client, dialect)
     ended, name = (youngest, "") if isinstance(youngest, Unknown) else youngest or (None, "")
     return UpgradeView(
@@ -68,9 +68,21 @@ def with_modes(client: ElasticsearchClient, dialect: Dialect, settings: Settings
     if isinstance(outcome, Fault):
         if outcome.status in _NO_SUCH_API or outcome.unlicensed:
             return settings
-        raise ReadFailed(outcome.unknown("upgrade mode of machine learning"))
+        raise _unread(outcome, "upgrade mode of machine learning")
     mode = parse_upgrade_mode(outcome.body)
     return replace(settings, persistent={**settings.persistent, ML_UPGRADE_MODE: mode})
+
+
+def _body(client: ElasticsearchClient, request: calls.HttpRequest) -> Any:
+    outcome = client.read(request)
+    if isinstance(outcome, Fault):
+        raise _unread(outcome)
+    return outcome.body
+
+
+def _unread(fault: Fault, of: str = "") -> ReadFailed:
+    """That a part was not read. It may be a little later: an upgrade waits for that before it begins."""
+    return ReadFailed(replace(fault.unknown(of), passes=fault.passes))
 
 
 def _deprecations(client: ElasticsearchClient, dialect: Dialect) -> tuple[Deprecation, ...]:
@@ -80,7 +92,7 @@ def _deprecations(client: ElasticsearchClient, dialect: Dialect) -> tuple[Deprec
     if not isinstance(outcome, Fault):
         return parse_deprecations(outcome.body)
     if outcome.status not in _NO_SUCH_API:
-        raise ReadFailed(outcome.unknown())
+        raise _unread(outcome)
     reason = (
         f"this server has no `GET /{dialect.deprecations}`, a part of X-Pack, so it cannot "
         "list what the next major version no longer takes: read its list of breaking changes instead"
@@ -97,9 +109,9 @@ def _youngest(client: ElasticsearchClient, dialect: Dialect) -> tuple[Instant, s
         return None  # 0.90 has no snapshots
     found: list[tuple[Instant, str]] = []
     unread: ReadFailed | None = None
-    for repository in parse_repositories(client.body(calls.repositories(dialect, client.limits))):
+    for repository in parse_repositories(_body(client, calls.repositories(dialect, client.limits))):
         try:
-            body = client.body(calls.finished_snapshots(dialect, client.limits, repository))
+            body = _body(client, calls.finished_snapshots(dialect, client.limits, repository))
             youngest = parse_youngest(body)
         except ReadFailed as error:
             unread = ReadFailed(replace(error.unknown, reason=f"repository {repository}: {error}"))

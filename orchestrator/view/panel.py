@@ -124,7 +124,7 @@ class Visible:
             yield Segment.line()
 
 
-WATCHING = "Ctrl-C: leave; the run goes on"
+WATCHING = "Ctrl-C: leave; the run continues"
 """What Ctrl-C does where another process works on the run."""
 
 _FRAME = 4

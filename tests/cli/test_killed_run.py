@@ -126,7 +126,7 @@ def test_watching_shows_the_panel_until_the_kill(
         Terminal(words, folder=console.folder, environment=console.variables()) as terminal,
     ):
         terminal.await_text(lambda text: "▶ work" in text and f" {run} ─╯" in text)
-        assert "╰─ Ctrl-C: leave; the run goes on ─" in terminal.text
+        assert "╰─ Ctrl-C: leave; the run continues ─" in terminal.text
         process.kill()
         assert terminal.end() == ExitCode.DONE
         text = terminal.text
