@@ -13,6 +13,7 @@ import pytest
 from orchestrator.cli.work.validate import (
     copies_checks,
     expected_checks,
+    health_checks,
     lease_checks,
     pace_checks,
     ring_checks,
@@ -24,6 +25,7 @@ from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
+from orchestrator.model.cluster import CopyState
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Disk, Look, SettingsView
 from orchestrator.model.policy import LeasePlace
@@ -276,6 +278,22 @@ def test_a_ring_is_compared_with_its_file_too(console: Console) -> None:
         path.write_text(f"kind: riak\nname: ring\nendpoints: ['http://r:1']\nexpect: {{nodes: {nodes}}}\n")
         (check,) = expected_checks(load_cluster(path, home=console.home).spec, view)
         assert (check.point, check.good) == ("expect", good)
+
+
+def test_a_red_index_is_bad_and_missing_copies_are_noted() -> None:
+    """It called a red cluster ready, of which `plan` says at the same minute that it is held."""
+    world = World()
+    for name in ("es1", "es2"):
+        world.add_node(name)
+    world.add_index("logs", replicas=1, places=["es1", "es2"])
+    assert [*health_checks(views.cluster(world), ())] == []
+    view = views.cluster(world)
+    lost = tuple(copy._replace(state=CopyState.UNASSIGNED, node=None) for copy in view.copies)
+    red = replace(view, copies=lost)
+    found = [(one.subject, one.point, one.good) for one in health_checks(red, ())]
+    assert found == [("index logs", "primaries", False), ("cluster", "copies", None)]
+    (noted,) = health_checks(red, {"logs"})
+    assert noted.message == "2 copies are not started: a restart does not wait for what is missing before it"
 
 
 def test_copies_checks_say_what_a_run_would_do(subtests: pytest.Subtests) -> None:

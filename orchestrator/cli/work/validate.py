@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -27,7 +27,7 @@ from orchestrator.config.cluster import (
     of_cluster,
 )
 from orchestrator.config.gates import gates_in, secrets_in
-from orchestrator.config.playbook import PlaybookSpec, around_in
+from orchestrator.config.playbook import AcceptSpec, PlaybookSpec, around_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.elasticsearch.rules.predicates import is_waived
@@ -92,9 +92,9 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, verbose: 
         secrets = ports.secret_files((*secrets_in(book.spec.gates, folder), *around.references))
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
         sound = Check(subject="config", point="files", good=True, message=files, news=True)
-        accepted = book.spec.accept.not_returning if isinstance(book.spec, PlaybookSpec) else ()
+        accept = book.spec.accept if isinstance(book.spec, PlaybookSpec) else AcceptSpec()
         checks = _checks(
-            ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accepted=accepted
+            ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accept=accept
         )
         every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _surroundings(around, ports))
         return int(_report(every, context, before="a restart", brief=not verbose))
@@ -164,7 +164,7 @@ def _checks(
     reboot: bool,
     lease_place: LeasePlace,
     hastens: bool,
-    accepted: Sequence[str],
+    accept: AcceptSpec,
 ) -> Iterator[Check]:
     """The cluster and its hosts. If the cluster cannot be read, the hosts are those that the file names."""
     read = ports.cluster.observe(_LOOK)
@@ -184,7 +184,9 @@ def _checks(
         context.warn(f"blind in every wave with {listed(sorted(through.nodes))}: {through}")
     yield from _parts(read, view)
     if view.riak is None:
-        yield from copies_checks(read, view, accepted)
+        if left is None:  # else a restart restores what it left first
+            yield from health_checks(view, accept.red)
+        yield from copies_checks(read, view, accept.not_returning)
     addresses = {node.name: node.address for node in view.nodes}
     for warning in ports.file.overrides_without_node(ports.members(view)):
         context.warn(warning)
@@ -213,6 +215,18 @@ def _view(read: ClusterReadings, ports: FilePorts) -> ClusterView | str:
         return require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
     except UsageError as error:
         return str(error)
+
+
+def health_checks(view: ClusterView, accepted: Collection[str]) -> Iterator[Check]:
+    """Say which indices are red, so that a restart would be held, and how many copies are missing already."""
+    missing = view.not_started
+    for name in sorted({copy.shard.index for copy in missing if copy.primary} - {*accepted}):
+        why = "red: a primary is not started, and a restart is held until it is (predicate cluster_not_red)"
+        yield Check(subject=f"index {name}", point="primaries", good=False, message=why)
+    if missing:
+        what = "is not started: a restart does" if len(missing) == 1 else "are not started: a restart does"
+        said = f"{counted(len(missing), 'copy', 'copies')} {what} not wait for what is missing before it"
+        yield Check(subject="cluster", point="copies", good=None, message=said)
 
 
 def copies_checks(read: ClusterReadings, view: ClusterView, accepted: Sequence[str]) -> Iterator[Check]:
