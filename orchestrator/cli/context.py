@@ -210,7 +210,7 @@ def left_at_once(state: RunState | None, context: Context) -> FinalTexts:
         return FinalTexts(error=printed(last_words(None, ()), context.err))
     left = texts(not_restored(state))
     lines = last_words(state.run, left, state.process.state)
-    words = printed(lines, context.err)
+    words = noted(lines, context.err)
     if context.output.for_people:
         return FinalTexts(error=words)
     summary = {

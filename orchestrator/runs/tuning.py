@@ -29,6 +29,7 @@ from orchestrator.runtime.store import StateStore
 from orchestrator.tuning.boot import is_part, is_shared
 from orchestrator.tuning.tunable import FactReads
 from orchestrator.tuning.undoing import Back, Ours, Standing, again, rank, reads_for, standing, whole
+from orchestrator.view.text import counted
 
 NEEDS_RESTART: Final = "a running service needs a restart"
 
@@ -111,6 +112,10 @@ def hosts_to_tune(
     file, process = ports.file, connection.process
     ports.require_secrets(())
     members = _members(ports, process, known or {})
+    expected = file.spec.expect.nodes if isinstance(file, ClusterFile) else None
+    if expected is not None and members.uuid is not None and len(members.addresses) < expected:
+        few = f"{counted(len(members.addresses), 'node')} known, {expected} expected (`expect.nodes`)"
+        process.warn(f"{few}: the hosts of nodes that are down are not among these")
     nodes = in_zone(ports, select(tuple(members.addresses), only, exclude), zone)
     if members.uuid is not None and isinstance(found := ports.data_paths(nodes), Unknown):
         process.warn(f"where nodes keep their data could not be read: {found.reason}")
