@@ -61,7 +61,7 @@ def test_check_of_hosts_that_are_right(console: Console) -> None:
 
 
 def test_a_node_that_is_down_is_missed(console: Console, cluster: SmallCluster) -> None:
-    """Its host was left out without a word: a node that is down is no member, and the file does not name it."""
+    """Its host was left out without a word: it is no member, and the file does not name it."""
     cluster.write_file(console.folder, expect={"nodes": 4})
     said = tune(console, "check", *profile(console, RUNNING))
     few = "3 nodes known, 4 expected (`expect.nodes`): the hosts of nodes that are down are not among these"

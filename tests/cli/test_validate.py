@@ -25,8 +25,8 @@ from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
-from orchestrator.model.cluster import CopyState
-from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.cluster import CopyState, Incarnation, NodeName
+from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Disk, Look, SettingsView
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Unknown
@@ -278,6 +278,23 @@ def test_a_ring_is_compared_with_its_file_too(console: Console) -> None:
         path.write_text(f"kind: riak\nname: ring\nendpoints: ['http://r:1']\nexpect: {{nodes: {nodes}}}\n")
         (check,) = expected_checks(load_cluster(path, home=console.home).spec, view)
         assert (check.point, check.good) == ("expect", good)
+
+
+def test_a_node_that_a_run_has_in_hand_is_as_good_as_there(console: Console, cluster: SmallCluster) -> None:
+    """It advised to start it, and called the cluster not ready, in the middle of a healthy run."""
+    spec = load_cluster(Path(cluster.write_file(console.folder, expect={"nodes": 3})), home=console.home).spec
+    world = World()
+    for name in ("es1", "es3"):
+        world.add_node(name)
+    held = NodeInHand(node=NodeName("es2"), incarnation=Incarnation())
+    record = LeaseRecord(epoch=1, run="run-1", owner="a@b", process="p", started="", in_hand=(held,))
+    for found, dead, good, says in (
+        (None, False, False, "2 nodes, at least 3 expected: a run would wait"),
+        (record, False, True, "3 nodes, at least 3 expected; run run-1 is at work on es2"),
+        (record, True, True, "3 nodes, at least 3 expected; a restart first starts es2"),
+    ):
+        (check,) = expected_checks(spec, views.cluster(world), found, dead=dead)
+        assert (check.good, check.message.startswith(says)) == (good, True), check.message
 
 
 def test_a_red_index_is_bad_and_missing_copies_are_noted() -> None:

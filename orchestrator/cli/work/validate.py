@@ -41,6 +41,7 @@ from orchestrator.model.action import Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import Gate
 from orchestrator.model.host import Connect
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import ClusterView, Level, Look
 from orchestrator.model.policy import (
     Kind,
@@ -177,8 +178,8 @@ def _checks(
     leader = "claimant" if view.riak else "master"
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what, news=True)
-    left = _left_behind(ports, context, view, lease_place)
-    yield from expected_checks(of_cluster(ports.file).spec, view, left)
+    record, left = _leased(ports, context, view, lease_place)
+    yield from expected_checks(of_cluster(ports.file).spec, view, record, dead=left is not None)
     yield from _endpoints(ports)
     if through := ports.only_through([node.name] for node in view.nodes):
         context.warn(f"blind in every wave with {listed(sorted(through.nodes))}: {through}")
@@ -198,15 +199,19 @@ def _checks(
     )
 
 
-def _left_behind(ports: FilePorts, context: Context, view: ClusterView, place: LeasePlace) -> DeadRun | None:
-    """What a dead run left here, as far as the usual state shows it."""
+def _leased(
+    ports: FilePorts, context: Context, view: ClusterView, place: LeasePlace
+) -> tuple[LeaseRecord | None, DeadRun | None]:
+    """The record of the lease, and what a dead run left here, as far as the usual state shows it."""
 
     def recorded(read: Callable[[StateStore], _T], otherwise: _T) -> _T:
         with suppress(JournalError), context.state(None, DatabaseUse.READ) as store:
             return read(store)
         return otherwise
 
-    return dead_run(lease_record(ports.lease, place, view.uuid, recorded), recorded, provably_gone)
+    record = lease_record(ports.lease, place, view.uuid, recorded)
+    left = dead_run(record, recorded, provably_gone)
+    return record if isinstance(record, LeaseRecord) else None, left
 
 
 def _view(read: ClusterReadings, ports: FilePorts) -> ClusterView | str:
@@ -259,16 +264,20 @@ def _why_away(away: Away) -> str:
     return f"{why}; {then}, or accept it in the playbook (`accept.not_returning`)"
 
 
-def expected_checks(spec: AnyClusterSpec, view: ClusterView, left: DeadRun | None = None) -> Iterator[Check]:
+def expected_checks(
+    spec: AnyClusterSpec, view: ClusterView, record: LeaseRecord | None = None, *, dead: bool = False
+) -> Iterator[Check]:
     """Compare the cluster with what its file expects. Its name is a part of the identity.
 
-    A node that a dead run left down is as good as there: a restart starts it first.
+    A node that a run has in hand is as good as there: the run starts it; of a `dead` run, a restart.
     """
-    down = [one.node for one in left.record.in_hand if one.node not in view.members] if left else []
+    down = [one.node for one in record.in_hand if one.node not in view.members] if record else []
     there, wanted = len(view.members) + len(down), spec.expect.nodes
     if wanted is not None:
         message = f"{counted(there, 'node')}, at least {wanted} expected"
-        message += f"; a restart first starts {listed(down)}" if down else ""
+        if record is not None and down:
+            starts = "a restart first starts" if dead else f"run {record.run} is at work on"
+            message += f"; {starts} {listed(down)}"
         if there < wanted:
             message += (
                 ": a run would wait and then be held; start those that are missing, or correct `expect.nodes`"
