@@ -208,9 +208,9 @@ DAMAGED: list[tuple[Edit, str]] = [
 DAMAGED_RINGS: list[tuple[Edit, str]] = [
     (_with([], *_RIAK, "ring", "owners"), "the ring has no partition"),
     (_with(["riak@x"], *_RIAK, "ring", "owners"), "belong to riak@x, no member"),
-    (_twice(*_RIAK, "members"), "twice"),
+    (_twice(*_RIAK, "cluster", "members"), "twice"),
     (_with([], *_RIAK, "n_vals"), "no n_val is in use"),
-    (_with([], *_RIAK, "members"), "no member of the cluster"),
+    (_with([], *_RIAK, "cluster", "members"), "no member of the cluster"),
 ]
 
 
