@@ -108,7 +108,7 @@ def test_a_running_node_answers_as_recorded(subtests: pytest.Subtests) -> None:
 
 
 def test_the_recordings_are_all_there() -> None:
-    assert (len(RECORDED), len(OF_A_RUNNING_NODE)) == (537, 402)
+    assert (len(RECORDED), len(OF_A_RUNNING_NODE)) == (537, 387)
 
 
 # What the recorded program says by itself, on processes -----------------------------------------------------
