@@ -21,7 +21,7 @@ from orchestrator.config.playbook import (
 )
 from orchestrator.config.playbook_parts import HookSpec, LimitsSpec
 from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
-from orchestrator.config.riak_playbook import LOCATION, UPGRADES_LATER, RiakPlaybookSpec
+from orchestrator.config.riak_playbook import UPGRADES_LATER, RiakPlaybookSpec
 from orchestrator.config.selection import parse_due, require_consistent
 from orchestrator.config.upgrade import upgrade_to
 from orchestrator.errors import UsageError
@@ -41,6 +41,7 @@ from orchestrator.model.policy import (
     ZeroReplicas,
 )
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.riak import LOCATION
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.model.upgrade import Upgrade
 

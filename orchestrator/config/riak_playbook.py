@@ -20,9 +20,6 @@ from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
 from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset
 from orchestrator.model.policy import ConfigurationManagement, LeasePlace, Strategy
 
-LOCATION: Final = "location"
-"""The attribute for a member's zone: Riak 3 has only locations."""
-
 TRANSFER_LIMIT: Final = 8
 """With Riak's default of 2 a restarted node waits for minutes (seen); Riak's help calls 8 a common value."""
 MOST_TRANSFERS: Final = 1000

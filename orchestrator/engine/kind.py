@@ -78,14 +78,11 @@ class KindOfCluster(ABC):
 
     # Before the first stop ------------------------------------
 
+    @abstractmethod
     def without_zones(
         self, view: ClusterView, settings: Reading[SettingsView], policy: Policy, file: str, /
     ) -> str | None:
-        """Why `strategy: zone` is refused, and what to do in `file`, its cluster file; None = it is not.
-
-        A cluster of a kind without zones has this default: none of its nodes is in one.
-        """
-        return f"no node of {view.name} is in a zone: use another strategy"
+        """Why `strategy: zone` is refused, and what to do in `file`, its cluster file; None = it is not."""
 
     def kept_apart_by_zones(self, view: ClusterView) -> bool:
         """Whether zones keep the copies of a wave apart under `strategy: shard-safe`."""

@@ -141,7 +141,7 @@ class ServiceManager(ABC):
     excludes: bool = False  # whether it never runs two verbs of a service at once
     exact: bool = False  # whether its answer about a service changes exactly when the state does
     # a regular expression of `grep -E` for a line of `status` of a service that runs, or is on its way up or
-    # down; None if the exit code of `status` tells, or the wording of the settings
+    # down; None if the exit code of `status` decides, or the wording of the settings
     runs: str | None = None
     # in its words about a service: it has ended by itself, and is started again and again
     restarts: str | None = None

@@ -97,7 +97,7 @@ class ServiceSettings:
     # how the texts of commands and init scripts are read; None if the exit code is enough
     wording: Wording | None = None
     # path of `systemctl`, `service` or `docker`, word for word as in the sudoers file; None = as found on the
-    # host, see `programs`
+    # host, see `hosts.contact`
     program: str | None = None
     # command line of a reboot, word for word as in the sudoers file; None = the same
     reboot: str | None = None

@@ -15,6 +15,8 @@ from typing import Final
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 
+LOCATION: Final = "location"
+"""The node attribute that has a member's location, which Riak has for zones from 3.0 on."""
 HASH_SPACE: Final = 2**160
 """Size of the key space (SHA-1), which the partitions of a ring divide evenly."""
 

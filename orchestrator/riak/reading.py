@@ -26,6 +26,7 @@ from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.model.observation import ClusterView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.riak import (
+    LOCATION,
     Availability,
     ClusterStatus,
     NodePartitions,
@@ -47,8 +48,6 @@ from orchestrator.riak.rules.recovery import ASKED_AT_LEAST
 
 T = TypeVar("T")
 
-LOCATION: Final = "location"
-"""The node attribute that holds a member's location."""
 _SERVICE_SECONDS: Final[Seconds] = 5.0
 """A `wait-for-service` prints a line at once and then every few seconds."""
 _WAITED_AGAIN_SECONDS: Final[Seconds] = 60.0

@@ -25,7 +25,6 @@ from orchestrator.config.gates import secrets_in
 from orchestrator.config.lookup import KindOfFile, Places, find, is_path, standard_places
 from orchestrator.config.playbook import Playbook, around_in, load_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
-from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
 from orchestrator.elasticsearch.access import OnlyThrough
@@ -41,6 +40,7 @@ from orchestrator.model.merging import Resolution
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.policy import HostChanges, Policy
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.riak import LOCATION
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, ClusterLeasePort
 from orchestrator.redact import Redactor

@@ -172,7 +172,7 @@ def _unread(facts: HostFacts) -> bool:
 
 
 def _options_file(facts: HostFacts) -> str | None:
-    """The file that tells the JVM to use them."""
+    """The file with the JVM option to use them."""
     for folder in _FOLDERS:
         for path in facts.matching(folder, ".options"):
             text = facts.text(path)

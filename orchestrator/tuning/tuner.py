@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Final, TypeAlias, assert_never, cast
+from typing import Final, TypeAlias, assert_never
 
 from orchestrator.hosts import sudo
-from orchestrator.hosts.connection import CommandResult, HostConnection, Lost, Unreachable
+from orchestrator.hosts.connection import CommandResult, HostConnection, HostError, Lost, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.outcomes import redacted, said
 from orchestrator.hosts.port import Hosts
@@ -36,8 +36,8 @@ from orchestrator.tuning.tuning_script import TURN_SECONDS, describe_changes, re
 TUNE_SECONDS: Final = 180.0
 """For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""
 
-Way: TypeAlias = Callable[[NodeName], tuple[HostSettings, HostConnection] | Unreachable]
-"""Finds a node's settings and connection."""
+Way: TypeAlias = Callable[[NodeName], tuple[HostSettings, HostConnection]]
+"""Finds a node's settings and connection; raises `HostError`."""
 
 
 class TunableHosts(Hosts):
@@ -90,8 +90,7 @@ class Tuner:
         way: finds settings and connection of a node.
         redact: removes secrets from the hosts' output.
         tunables: by name.
-        as_root: like `way`, with `sudo: auto` resolved; None = `way` itself.
-        learn: `Learned.learn_password`.
+        learn: `Passwords.learn`.
     """
 
     def __init__(
@@ -100,11 +99,9 @@ class Tuner:
         redact: Redactor,
         tunables: Mapping[str, Tunable] = TUNABLES,
         *,
-        as_root: Way | None = None,
         learn: Callable[..., None] = lambda *_args, **_named: None,
     ) -> None:
         self._way, self._redact, self._tunables = way, redact, tunables
-        self._as_root = as_root or way
         self._learn = learn
         self._lock = threading.Lock()
         self._turns: dict[tuple[object, ...], threading.Lock] = {}
@@ -125,11 +122,10 @@ class Tuner:
 
     def perform(self, action: TuneHost) -> ActionResult:
         """Make the changes of one tunable. On one machine, one action runs after another."""
-        found = self._as_root(action.node)
-        if isinstance(found, Unreachable):
-            reason = f"{action.tunable}: {found.reason}"
-            return Refused(reason=self._redact(reason), passes=found.passes)
-        settings, connection = found
+        try:
+            settings, connection = self._way(action.node)
+        except HostError as error:
+            return Refused(reason=self._redact(f"{action.tunable}: {error}"), passes=error.fault.passes)
         line, stdin = tuning_script(settings, action.changes), sudo.stdin(settings)
         limit = max(settings.limits.command, TUNE_SECONDS) + TURN_SECONDS
         with self._turn(settings):
@@ -156,15 +152,12 @@ class Tuner:
         facts = self._facts(node, registry.reads(profile, self._tunables))
         if isinstance(facts, Unknown):
             return facts
-        settings, _ = cast("tuple[HostSettings, HostConnection]", self._way(node))
+        settings, _ = self._way(node)
         place = BootPlace(part=part_name(settings.cluster, node), root=settings.root)
         return registry.compare(facts, profile, place, tunables=self._tunables, redact=self._redact)
 
     def _facts(self, node: NodeName, reads: tuple[FactReads, ...]) -> Reading[HostFacts]:
-        found = self._way(node)
-        if isinstance(found, Unreachable):
-            return unread(node, found, self._redact)
-        settings, connection = found
+        settings, connection = self._way(node)
         outcome = ask(connection, settings, facts_script(settings, reads), keep=ANSWER_BYTES)
         if not isinstance(outcome, CommandResult):
             return unread(node, outcome, self._redact)

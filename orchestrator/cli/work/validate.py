@@ -269,7 +269,7 @@ def expected_checks(
 ) -> Iterator[Check]:
     """Compare the cluster with what its file expects. Its name is a part of the identity.
 
-    A node that a run has in hand is as good as there: the run starts it; of a `dead` run, a restart.
+    A node that a run has stopped counts as present: the run starts it, or a restart if the run is `dead`.
     """
     down = [one.node for one in record.in_hand if one.node not in view.members] if record else []
     there, wanted = len(view.members) + len(down), spec.expect.nodes

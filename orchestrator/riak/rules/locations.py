@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
-
-LOCATION: Final = "location"
-"""Name of the attribute of a node that has its location."""
+from orchestrator.model.riak import LOCATION
 
 
 def missing(

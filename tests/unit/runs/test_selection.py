@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.elasticsearch.rules.settings import AWARENESS
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.event import RunStarted
@@ -19,6 +18,7 @@ from orchestrator.model.policy import (
     Strategy,
 )
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.riak import LOCATION
 from orchestrator.runs.selection import require_zones, start_of
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,11 +62,18 @@ def verdicts(reading: Reading[HostTuning]) -> dict[str, Verdict]:
 
 
 def test_whether_root_needs_sudo_is_found_before_the_change(tree: HostTree) -> None:
-    connection = tree.connection()
-    unknown, known = (host(tree, "es1", sudo=sudo) for sudo in (Sudo.AUTO, Sudo.PASSWORDLESS))
-    tuner = Tuner(lambda _: (unknown, connection), Redactor(), as_root=lambda _: (known, connection))
-    assert isinstance(tuner.perform(TuneHost(node=ES1, tunable="x", changes=(CHANGE,))), Done)
+    tree.program("id", "echo 1000")
+    with closing(TunableHosts({ES1: host(tree, "es1", sudo=Sudo.AUTO)})) as hosts:
+        assert isinstance(hosts.perform(TuneHost(node=ES1, tunable="x", changes=(CHANGE,))), Done)
     assert tree.calls("sudo") == (f"sudo -n tee {tree.path}{SWAPPINESS}",)
+
+
+def test_a_host_without_a_way_is_refused_by_the_name_of_the_tunable() -> None:
+    with closing(TunableHosts({})) as hosts:
+        result = hosts.perform(TuneHost(node=ES1, tunable="x", changes=(CHANGE,)))
+        read = hosts.tuning([ES1], PROFILE)[ES1]
+    assert result == Refused(reason="x: there are no host settings for es1")
+    assert read == Unknown(reason="host of es1: there are no host settings for es1")
 
 
 class Unwell(Tunable):
