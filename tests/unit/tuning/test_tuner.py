@@ -68,7 +68,7 @@ def test_whether_root_needs_sudo_is_found_before_the_change(tree: HostTree) -> N
     assert tree.calls("sudo") == (f"sudo -n tee {tree.path}{SWAPPINESS}",)
 
 
-def test_a_host_without_a_way_is_refused_by_the_name_of_the_tunable() -> None:
+def test_a_host_without_settings_is_refused_by_tunable() -> None:
     with closing(TunableHosts({})) as hosts:
         result = hosts.perform(TuneHost(node=ES1, tunable="x", changes=(CHANGE,)))
         read = hosts.tuning([ES1], PROFILE)[ES1]
