@@ -15,13 +15,12 @@ adds one. After a force-merge OpenSearch searches the old segments until a refre
 and `_stats` says 15). A segment that is only committed is searched after the next refresh; one that is only
 searched disappears with it. The two must not be confused.
 
-A merge continues when its client is killed or disconnects (seen on Elasticsearch 8.19 and 9.1 and on
-OpenSearch 2.19). A second merge queues behind it on every node. So the task list is read first, and a missing
-answer is not treated as a refusal.
+A merge, with all its tasks, continues when its client is killed or disconnects (seen on Elasticsearch 8.19
+and 9.1 and on OpenSearch 2.19). A second merge queues behind it on every node. So the task list is read
+first, and a missing answer is not treated as a refusal.
 
 A request is a task `indices:admin/forcemerge` on the node that received it. It has a part `…forcemerge[n]` on
-every node with copies. Seen on Elasticsearch 8.19 and 9.1 and on OpenSearch 2.19: all tasks continue after
-the client disconnects. If the receiving node is killed, the parts continue, and their parent task id no
+every node with copies. If the receiving node is killed, the parts continue, and their parent task id no
 longer exists. So a request that is not listed is found by its parts. On OpenSearch a part has no description,
 and a part that waits in its node's queue is not listed.
 """
