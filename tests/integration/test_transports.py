@@ -1157,12 +1157,18 @@ def test_keys_that_open_nothing_are_refused_with_the_reason(way: Way, tmp_path: 
 
 @remote_ways
 def test_a_key_of_the_agent_logs_in(way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    socket = tmp_path / "agent"
-    command = [needs("ssh-agent"), "-D", "-a", str(socket)]
+    address = str(tmp_path / "agent")
+    command = [needs("ssh-agent"), "-D", "-a", address]
+
+    def listens() -> bool:
+        """The agent's file is there before anything listens on it."""
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(address) == 0
+
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as agent:  # noqa: S603  (our own)
         try:
-            assert wait_until(socket.exists, seconds=20)
-            monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+            assert wait_until(listens, seconds=20)
+            monkeypatch.setenv("SSH_AUTH_SOCK", address)
             tool("ssh-add", "-q", str(way.client_key))
             result = way.run("echo by agent", identities=(str(tmp_path / "none"),), use_agent=True)
             assert result == CommandResult(exit=0, stdout="by agent\n")
