@@ -230,7 +230,7 @@ def test_behind_a_stop_that_hangs_in_systemd_a_start_is_queued(
         assert set(lab.limits().values()) == {2}
         lab.faults(host)
         if outlasts:
-            assert "not back within 20 s: deactivating" in told(lines)
+            assert "did not start within 20s: deactivating" in told(lines)
             assert (lab.pids(), lab.starts()) == (born, before)
             lab.exec(host, "kill -KILL $(systemctl show -P ControlPID riak)")  # by whoever sees to the host
             assert wait_until(lambda: lab.starts() == once, seconds=120), "the queued start is not done"
