@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum, IntEnum
 from pathlib import Path
@@ -25,6 +25,7 @@ from orchestrator.cli.work.explain import FILE
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
 from orchestrator.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
+from orchestrator.elasticsearch.eras import ERAS, EVERY, NEVER, Span
 from orchestrator.elasticsearch.rules.merge import MERGE_RULES, OWN_RULES
 from orchestrator.elasticsearch.rules.predicates import PREDICATES
 from orchestrator.engine.predicates import Predicate
@@ -62,8 +63,10 @@ The journal can name one more hold, `allocation_is_withheld`: the last reading b
 allocation is disabled.
 """
 _VERSIONS: Final = """\
-The first table row of a product is the newest version; each row below lists how older versions differ, in
-the words of [the last table](#columns). A version that is not restarted is refused by name.
+The program asks and reads every cluster in the form of the newest Elasticsearch. The second table of a
+product lists what other versions have otherwise: their requests are written in their own form, and their
+answers are brought into the newest form before anything reads them. A version that is not restarted is
+refused by name.
 
 In a cluster of mixed versions, such as during an upgrade, the lowest version among all nodes decides. If one
 node has a version that is not restarted, or another product, the cluster is refused with the names of these
@@ -272,34 +275,55 @@ def _merge_rules() -> str:
 
 
 def versions() -> str:
-    """The table of dialects: by product, what each family does otherwise than the next newer one."""
+    """By product, which versions are restarted, and what each era has otherwise than later ones."""
     parts = [_VERSIONS]
-    columns = [each for each in fields(Dialect) if each.name not in ("family", "accepted")]
     for product, families in FAMILIES.items():
-        rows, newer = [], NEWEST
-        for first, dialect in families:
-            other = [
-                f"{_spaced(each.name)}: {_said(getattr(dialect, each.name))}"
-                for each in columns
-                if getattr(dialect, each.name) != getattr(newer, each.name)
-            ]
-            number = ".".join(map(str, first))
-            rows.append((number, "yes" if dialect.accepted else "no", "; ".join(other) or "as above"))
-            newer = dialect
         title = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}[product]
-        table = _table(("from version", "restarted", "differs in"), rows)
-        parts.append(f"## {title}\n\n{table}")
+        taken = [(".".join(map(str, first)), "yes" if accepted else "no") for first, _, accepted in families]
+        parts.append(f"## {title}\n\n{_table(('from version', 'restarted'), taken)}")
+        rows = [
+            (_of_versions(span), f"`{pattern}`", _difference(function))
+            for era in ERAS
+            if (span := getattr(era, product)) != NEVER
+            for pattern, function in (*era.spell.items(), *era.reshape.items())
+        ]
+        parts.append(_table(("versions", "request", "otherwise than later ones"), rows))
     meanings = _field_comments(Dialect)
-    parts.append("## Columns\n")
-    newest = [
-        (_spaced(each.name), meanings[each.name], _said(getattr(NEWEST, each.name))) for each in columns
+    names = [each.name for each in fields(Dialect) if each.name not in ("family", "accepted", "eras")]
+    facts = [
+        (_spaced(name), meanings[name], _said(getattr(NEWEST, name)), "; ".join(_facts(name)))
+        for name in names
     ]
-    parts.append(_table(("column", "meaning", "newest Elasticsearch"), newest))
-    return _page("Server versions", "orchestrator/elasticsearch/dialect.py", "\n".join(parts), "")
+    parts.append("## Facts\n\nWhat is decided by them is not a matter of requests and answers alone.\n")
+    parts.append(_table(("fact", "meaning", "newest Elasticsearch", "Elasticsearch"), facts))
+    return _page("Server versions", "orchestrator/elasticsearch/eras.py", "\n".join(parts), "")
+
+
+def _facts(name: str) -> Iterator[str]:
+    """The other values of a fact, with the versions that have them."""
+    for era in ERAS:
+        if name in era.facts:
+            yield f"{_of_versions(era.elasticsearch)}: {_said(era.facts[name])}"
+
+
+def _of_versions(span: Span) -> str:
+    """Versions, for people."""
+    (first, end) = (".".join(map(str, one)) for one in span)
+    if span == EVERY:
+        return "all"
+    if span[1] == EVERY[1]:
+        return f"from {first}"
+    return f"before {end}" if span[0] == EVERY[0] else f"from {first}, before {end}"
+
+
+def _difference(function: Callable[..., object]) -> str:
+    """What a function of an era says that its servers have otherwise."""
+    said, _, _ = (inspect.getdoc(function) or "").partition("\n\nRaises:")
+    return " ".join(said.split())
 
 
 def _said(value: object) -> str:
-    """A value of the table of dialects, for people."""
+    """A fact of a dialect, for people."""
     if isinstance(value, tuple):
         return " or ".join(f"`{one}`" for one in value)
     if isinstance(value, bool):
@@ -309,7 +333,7 @@ def _said(value: object) -> str:
 
 
 def _spaced(name: str) -> str:
-    """A column of the table of dialects, for people."""
+    """The name of a fact of a dialect, for people."""
     return name.replace("_", " ")
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.elasticsearch.dialect import family_of
+from orchestrator.elasticsearch import calls
+from orchestrator.elasticsearch.access import RequestLimits
+from orchestrator.elasticsearch.dialect import dialect_for
 from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.parse import parse_disks, parse_settings
 from orchestrator.elasticsearch.parse_cluster import parse_cluster, parse_lives, process_of
@@ -32,15 +34,15 @@ def recorded_cases(
     common = recorded(version)
     product, _, number = common["version"].rpartition("-")
     distribution = product or "elasticsearch"
-    dialect = family_of(distribution, number)
-    assert dialect is not None
-    by_id = parse_lives(common["lives"])
+    dialect = dialect_for(distribution, number)
+    state = dialect.spelled(calls.state(RequestLimits(), with_snapshots=False))
+    by_id = parse_lives(dialect.spelled(calls.lives(["x"])).reshape(common["lives"]))
     for name, case in common["cases"].items():
         answer = dict(common["state"])
         answer["metadata"] = {**answer["metadata"], "indices": case["indices"]}
         answer["routing_table"] = case["routing_table"]
         lives = {process_of(each, node): by_id[each] for each, node in answer["nodes"].items()}
-        view = reading(parse_cluster, answer, lives, distribution=distribution, dialect=dialect)
+        view = reading(parse_cluster, state.reshape(answer), lives, distribution=distribution)
         settings = reading(
             parse_settings,
             {"persistent": case["persistent"], "transient": {}, "defaults": common["defaults"]},

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any, Final, TypeAlias, assert_never
 
 from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.bulk import force_merge, merge_asked, merge_request
-from orchestrator.elasticsearch.calls import AnswerBytes, HttpRequest, get, quoted
+from orchestrator.elasticsearch.calls import ONLY_NAMED, PROBE_KEY, AnswerBytes, HttpRequest, get, quoted
 from orchestrator.elasticsearch.client import ElasticsearchClient
-from orchestrator.elasticsearch.dialect import Dialect, VotingExclusions
-from orchestrator.elasticsearch.dialect import FlushForm as FlushKind
+from orchestrator.elasticsearch.dialect import Dialect
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.fields import ReadFailed
 from orchestrator.elasticsearch.parse import parse_archived
@@ -48,25 +46,17 @@ UPDATE_SECONDS: Final = 30.0
 """How long a change of the cluster state may wait in the master's queue, and for the nodes to apply it."""
 FLUSH_SECONDS: Final = 120.0
 """A flush writes the data in memory to disk, on every shard. Only the speed of recovery depends on it."""
-PROBE_KEY: Final = "logger.orchestrate.settings-probe"
-"""The probe resets this setting, which is never set. Since 5.0 any name under `logger.` is a setting. Others
-may change a real setting at the same time; no other program uses this one."""
-OLD_PROBE_KEY: Final = "orchestrate.settings-probe"
-"""Before 5.0 nothing can be reset, and an update of an unknown setting is acknowledged and stores nothing
-(seen on 2.4)."""
-
 OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
 """Verbs about one index, which must still be the one that was read."""
 
 
-def request_for(action: IndexAction, dialect: Dialect) -> HttpRequest:
-    """The request for this action."""
-    waits = {dialect.master_timeout: calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
-    only_named = calls.only_named(dialect)
+def request_for(action: IndexAction) -> HttpRequest:
+    """The request for this action, in the newest form."""
+    waits = {"master_timeout": calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
     silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
     match action:
         case ProbeSettings():
-            body: Any = {"persistent": {PROBE_KEY: None} if dialect.null_resets else {OLD_PROBE_KEY: "1"}}
+            body: Any = {"persistent": {PROBE_KEY: None}}
             return HttpRequest(
                 method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence
             )
@@ -79,7 +69,7 @@ def request_for(action: IndexAction, dialect: Dialect) -> HttpRequest:
                 method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence
             )
         case Flush():
-            return _flush(dialect)
+            return _FLUSH
         case RetryFailed():
             return HttpRequest(
                 method="POST",
@@ -91,34 +81,32 @@ def request_for(action: IndexAction, dialect: Dialect) -> HttpRequest:
             return HttpRequest(
                 method="PUT",
                 path=f"/{quoted(index)}/_settings",
-                params=only_named | waits,
+                params=ONLY_NAMED | waits,
                 body={"index": {"number_of_replicas": wanted}},
                 silence=silence,
             )
         case ForceMerge():
-            return merge_request(action, dialect)
+            return merge_request(action)
         case RefreshIndex(index=index):
             return HttpRequest(
                 method="POST",
                 path=f"/{quoted(index)}/_refresh",
-                params=only_named,
+                params=ONLY_NAMED,
                 silence=FLUSH_SECONDS,
             )
         case SetIndexSettings(index=index, wanted=settings):
             return HttpRequest(
                 method="PUT",
                 path=f"/{quoted(index)}/_settings",
-                params=only_named | waits,
+                params=ONLY_NAMED | waits,
                 body=dict(settings),
                 silence=silence,
             )
         case ExcludeFromVoting(node=node):
-            by_path = dialect.voting is VotingExclusions.PATH
-            named = {} if by_path else {"node_names": str(node)}
             return HttpRequest(
                 method="POST",
-                path=f"/_cluster/voting_config_exclusions{f'/{quoted(node)}' if by_path else ''}",
-                params=named | {"timeout": calls.seconds(UPDATE_SECONDS)},
+                path="/_cluster/voting_config_exclusions",
+                params={"node_names": str(node), "timeout": calls.seconds(UPDATE_SECONDS)},
                 silence=silence,
             )
         case ClearVotingExclusions():
@@ -132,19 +120,14 @@ def request_for(action: IndexAction, dialect: Dialect) -> HttpRequest:
             assert_never(action)
 
 
-def _flush(dialect: Dialect) -> HttpRequest:
-    """A flush of every index. A synced flush answers 409 if some copies are written to (seen on 6.8)."""
-    synced = dialect.flush is FlushKind.SYNCED
-    wait = {} if synced else {"wait_if_ongoing": "true"}
-    wildcards = "open,hidden" if dialect.hidden_wildcard else "open"
-    return HttpRequest(
-        method="POST",
-        path="/_flush/synced" if synced else "/_flush",
-        params=wait | {"ignore_unavailable": "true", "expand_wildcards": wildcards},
-        accept=frozenset({HTTPStatus.CONFLICT}) if synced else frozenset(),
-        silence=FLUSH_SECONDS,
-        answer_bytes=AnswerBytes.BY_COPY,
-    )
+_FLUSH: Final = HttpRequest(
+    method="POST",
+    path="/_flush",
+    params={"wait_if_ongoing": "true", "ignore_unavailable": "true", "expand_wildcards": "open,hidden"},
+    silence=FLUSH_SECONDS,
+    answer_bytes=AnswerBytes.BY_COPY,
+)
+"""A flush of every index."""
 
 
 def settings_body(changes: Sequence[SettingChange]) -> dict[str, dict[str, Any]]:
@@ -167,27 +150,28 @@ def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
     if isinstance(dialect, Fault):
         return dialect.refused()
     if isinstance(action, WriteSettings):
-        return _write(client, dialect, action)
-    if isinstance(action, RetryFailed) and not dialect.retry_failed:
-        return Done(output="before 5.0 the cluster tries failed copies again by itself")
+        return _write(client, action)
     if isinstance(action, ProbeSettings):
-        blocked = _archived(client, dialect)
+        blocked = _archived(client)
         if blocked is not None:
             return blocked
     if isinstance(action, OfIndex):
-        settled = _index_gone(client, dialect, action)
+        settled = _index_gone(client, action)
         if settled is not None:
             return settled
     if isinstance(action, ForceMerge):
         return force_merge(client, dialect, action)
     if isinstance(action, SetIndexSettings) and not action.wanted:
         return Done()  # as above
-    return outcome_of(action, client.write(request_for(action, dialect)))
+    request = request_for(action)
+    if (instead := dialect.spelled(request).instead) is not None:
+        return Done(output=instead.why)
+    return outcome_of(action, client.write(request))
 
 
 def requests_for(action: IndexAction, dialect: Dialect) -> tuple[HttpRequest, ...]:
     """All requests for this action, in order: a mode that is no setting has a request of its own."""
-    return tuple(request_for(part, dialect) for part in _parts(action))
+    return tuple(dialect.spelled(request_for(part)) for part in _parts(action))
 
 
 def _parts(action: IndexAction) -> tuple[IndexAction, ...]:
@@ -199,35 +183,35 @@ def _parts(action: IndexAction) -> tuple[IndexAction, ...]:
     return (*alone, *((replace(action, changes=others),) if others else ()))
 
 
-def _write(client: ElasticsearchClient, dialect: Dialect, action: WriteSettings) -> ActionResult:
+def _write(client: ElasticsearchClient, action: WriteSettings) -> ActionResult:
     """Write the mode first. If one is written and the next refused, only a reading shows which."""
     for written, part in enumerate(_parts(action)):
-        result = outcome_of(part, client.write(request_for(part, dialect)))
+        result = outcome_of(part, client.write(request_for(part)))
         if not isinstance(result, Done):
             return InDoubt(reason=result.reason) if written else result
     return Done()  # also of an empty update, which the server would refuse
 
 
-def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
+def _archived(client: ElasticsearchClient) -> Refused | None:
     """Refused if there are archived settings: they fail every update that changes a setting at their level.
 
     An update that changes nothing still succeeds (seen on 8.19), so they are read first. Issues:
     elastic/elasticsearch#61175, opensearch-project/OpenSearch#8714 and #18515.
     """
     try:
-        names = parse_archived(client.body(calls.levels(dialect, client.limits)))
+        names = parse_archived(client.body(calls.levels(client.limits)))
     except ReadFailed as error:
         return Refused(reason=str(error))
     return Refused(reason=what_to_do(names)) if names else None
 
 
-def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) -> ActionResult | None:
+def _index_gone(client: ElasticsearchClient, action: OfIndex) -> ActionResult | None:
     """Done if the index is gone; None if it is still there and may be changed.
 
     An index of the same name with another uuid is another index. It may still be replaced between this
     reading and the write: the server accepts only names, so the gap can only be kept short.
     """
-    read = client.read(calls.index_uuids(dialect, client.limits, [action.index]))
+    read = client.read(calls.index_uuids(client.limits, [action.index]))
     if isinstance(read, Fault):
         return Refused(
             reason=f"whether index {action.index} is still the same could not be read: {read.reason}",
@@ -292,7 +276,7 @@ _MARGIN_SECONDS: Final = 2.0
 """Extra time for the answer, so that the server's own time-out arrives as an answer."""
 
 
-def watch_request(watch: ClusterWatch, timeout: Seconds, dialect: Dialect) -> HttpRequest:
+def watch_request(watch: ClusterWatch, timeout: Seconds) -> HttpRequest:
     """The long-poll request. Health waits on the master; a node without a master waits as long for one."""
     match watch:
         case NodesJoined(count=count):
@@ -307,7 +291,7 @@ def watch_request(watch: ClusterWatch, timeout: Seconds, dialect: Dialect) -> Ht
     allowed = calls.seconds(timeout)
     return get(
         "/_cluster/health",
-        params=wanted | {"wait_for_events": "languid", "timeout": allowed, dialect.master_timeout: allowed},
+        params=wanted | {"wait_for_events": "languid", "timeout": allowed, "master_timeout": allowed},
         accept=frozenset({408}),
         silence=timeout + _MARGIN_SECONDS,
     )
@@ -315,10 +299,9 @@ def watch_request(watch: ClusterWatch, timeout: Seconds, dialect: Dialect) -> Ht
 
 def watch_for(client: ElasticsearchClient, watch: ClusterWatch, timeout: Seconds) -> bool:
     """Wait: True once the condition seems to hold, False after a time-out or a lost connection."""
-    dialect = client.dialect()
-    if isinstance(dialect, Fault):
+    if isinstance(client.dialect(), Fault):
         return False
-    outcome = client.once(watch_request(watch, timeout, dialect))
+    outcome = client.once(watch_request(watch, timeout))
     if isinstance(outcome, Fault) or not isinstance(outcome.body, dict):
         return False
     return outcome.body.get("timed_out") is False

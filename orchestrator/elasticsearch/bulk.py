@@ -49,6 +49,7 @@ from orchestrator.elasticsearch.fields import (
     number,
     text,
     truth,
+    unlisted,
     within,
 )
 from orchestrator.elasticsearch.parse_cluster import parse_index_uuids
@@ -60,13 +61,12 @@ from orchestrator.model.reading import Seconds
 
 
 def merges_of(
-    client: ElasticsearchClient, dialect: Dialect, indices: Mapping[str, str]
+    client: ElasticsearchClient, indices: Mapping[str, str]
 ) -> Mapping[str, tuple[RunningMerge, ...]]:
     """The running force-merges, by the uuid of each index that they include.
 
     Args:
-        client: the way to the cluster.
-        dialect: that of a version with a task list.
+        client: the way to the cluster, whose version has a task list.
         indices: names by uuid.
 
     Raises:
@@ -75,7 +75,7 @@ def merges_of(
     running = parse_merges(client.body(calls.tasks(calls.MERGE_ACTIONS, detailed="true")))
     names: Mapping[str, frozenset[str]] = {}
     if named_otherwise(running, set(indices.values())):
-        names = parse_names(client.body(calls.names(dialect, client.limits)))
+        names = parse_names(client.body(calls.names(client.limits)))
     return {
         uuid: tuple(merge for merge in running if merge.covers(names.get(uuid, frozenset()) | {name}))
         for uuid, name in indices.items()
@@ -103,55 +103,45 @@ class BulkReader:
             return BulkView(indices={})
         client, dialect = self._client, self._client.dialect_to_read()
         if any(uuid not in self._names for uuid in uuids):
-            known = parse_index_uuids(client.body(calls.index_uuids(dialect, client.limits, ())))
+            known = parse_index_uuids(client.body(calls.index_uuids(client.limits, ())))
             self._names |= {uuid: name for name, uuid in known.items() if uuid in uuids}
         names = {uuid: self._names[uuid] for uuid in uuids if uuid in self._names}
-        tasks = merges_of(client, dialect, names) if dialect.task_list and names else {}
+        tasks = merges_of(client, names) if dialect.task_list and names else {}
         found: dict[str, BulkIndex] = {}
         closed: set[str] = set()
         for part in calls.request_lines(sorted(names.values())):
-            states = parse_bulk_state(client.body(calls.bulk_state(dialect, client.limits, part)))
+            states = parse_bulk_state(client.body(calls.bulk_state(client.limits, part)))
             ours = [state for uuid, state in states.items() if uuid in names]
             closed |= {state.uuid for state in ours if not state.open}
-            for index in self._indices(dialect, [state for state in ours if state.open]):
+            for index in self._indices([state for state in ours if state.open]):
                 running = len(tasks.get(index.uuid, ()))
                 found[index.uuid] = replace(index, tasks=running, tasks_known=dialect.task_list)
         return BulkView(indices=found, closed=frozenset(closed))
 
-    def _indices(self, dialect: Dialect, states: Sequence[BulkState]) -> tuple[BulkIndex, ...]:
+    def _indices(self, states: Sequence[BulkState]) -> tuple[BulkIndex, ...]:
         if not states:
             return ()
         names = [state.name for state in states]
-        segments = self._client.body(calls.segments(dialect, names))
-        writes = self._client.body(calls.writes(dialect, names))
-        return tuple(
-            parse_bulk_index(
-                state,
-                segments=segments,
-                writes=writes,
-                sequence_numbers=dialect.sequence_numbers,
-                merge_committed=dialect.merge_committed,
-            )
-            for state in states
-        )
+        segments = self._client.body(calls.segments(names))
+        writes = self._client.body(calls.writes(names))
+        return tuple(parse_bulk_index(state, segments=segments, writes=writes) for state in states)
 
 
-PATIENCE: Final[Seconds] = 5.0
-"""How long to wait for a call that returns when the merge has ended: long enough for a refusal, which comes
-at once, and for a very small merge."""
 RESULT_PATIENCE: Final[Seconds] = 3.0
 """How long to wait for the result of a new task, which may be a refusal."""
 _REFUSALS: Final = frozenset({"security_exception", "index_closed_exception", "cluster_block_exception"})
 """Errors of a task from before any merge."""
 
 
-def merge_request(action: ForceMerge, dialect: Dialect) -> HttpRequest:
+def merge_request(action: ForceMerge) -> HttpRequest:
     """The call. By default it flushes afterwards, so that the merged segments survive a restart."""
-    params = {"max_num_segments": str(action.max_segments)} | calls.only_named(dialect)
-    path = f"/{quoted(action.index)}/{dialect.merge_call}"
-    if dialect.merge_task:
-        return HttpRequest(method="POST", path=path, params=params | {"wait_for_completion": "false"})
-    return HttpRequest(method="POST", path=path, params=params, silence=PATIENCE)
+    return HttpRequest(
+        method="POST",
+        path=f"/{quoted(action.index)}/_forcemerge",
+        params={"max_num_segments": str(action.max_segments)}
+        | calls.ONLY_NAMED
+        | {"wait_for_completion": "false"},
+    )
 
 
 def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> ActionResult:
@@ -168,7 +158,7 @@ def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerg
         )
     if running is not None:
         return replace(running, output=f"runs already: {running.output}")
-    outcome = client.write(merge_request(action, dialect))
+    outcome = client.write(merge_request(action))
     if not isinstance(outcome, Fault):
         return _begun(client, action, outcome.body)
     if outcome.error_type == "index_not_found_exception":
@@ -210,7 +200,7 @@ def _running(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) 
     """Done with the task's id if a merge of the index runs; None if none does or there is no task list."""
     if not dialect.task_list:
         return None
-    running = merges_of(client, dialect, {action.index_uuid: action.index})
+    running = merges_of(client, {action.index_uuid: action.index})
     tasks = [merge.task for merge in running[action.index_uuid]]
     return Done(output=", ".join(f"task {task}" for task in tasks)) if tasks else None
 
@@ -305,17 +295,13 @@ def _placed(name: str, uuid: str, body: Any) -> Iterator[PlacedCopy]:
             raise Malformed(f"{shard} has {primaries} started primaries")
 
 
-def parse_bulk_index(
-    state: BulkState, *, segments: Any, writes: Any, sequence_numbers: bool, merge_committed: bool = True
-) -> BulkIndex:
+def parse_bulk_index(state: BulkState, *, segments: Any, writes: Any) -> BulkIndex:
     """One open index, from its state and the readings of its copies. A missing copy makes it unknown.
 
     Args:
         state: the state of the index.
         segments: the answer of `_segments`, with other indices too.
         writes: the answer of `_stats/indexing,merge?level=shards`, with other indices too.
-        sequence_numbers: whether the version has sequence numbers.
-        merge_committed: whether a flush keeps every merge; otherwise committed segments count too.
     """
     with answer_of(f"index {state.name}"):
         for what, answer in (("segments", segments), ("counters", writes)):
@@ -327,8 +313,8 @@ def parse_bulk_index(
         return BulkIndex(
             name=state.name,
             uuid=state.uuid,
-            copies=tuple(_segments(copy, segments, merge_committed=merge_committed) for copy in state.copies),
-            writes=_writes(state.name, primaries, sequence_numbers=sequence_numbers),
+            copies=tuple(_segments(copy, segments) for copy in state.copies),
+            writes=_writes(state.name, primaries),
             merging=sum(
                 count(within(value, "merges", "current"), f"{state.name}: merges.current")
                 for value in of_copies
@@ -349,7 +335,7 @@ def _of_copy(copy: PlacedCopy, answer: Any, what: str) -> Any:
     raise Malformed(f"the copy of {shard} on {copy.node} is started, but its answer lacks its {what}")
 
 
-def _segments(copy: PlacedCopy, answer: Any, *, merge_committed: bool) -> CopySegments:
+def _segments(copy: PlacedCopy, answer: Any) -> CopySegments:
     value = _of_copy(copy, answer, "segments")
     where = f"segments of {copy.shard} on {copy.node}"
     # `filter_path` drops the empty object of an empty copy, so the segment count is checked separately.
@@ -362,11 +348,6 @@ def _segments(copy: PlacedCopy, answer: Any, *, merge_committed: bool) -> CopySe
     searched = count(within(value, "num_search_segments"), f"{where}: num_search_segments")
     if searched != len(sizes):
         raise Malformed(f"{where}: {searched} are searched, and {len(sizes)} are listed")
-    committed = (
-        None
-        if merge_committed
-        else count(within(value, "num_committed_segments"), f"{where}: num_committed_segments")
-    )
     return CopySegments(
         shard=copy.shard,
         node=copy.node,
@@ -374,17 +355,18 @@ def _segments(copy: PlacedCopy, answer: Any, *, merge_committed: bool) -> CopySe
         searched=searched,
         bytes=sum(sizes),
         largest_bytes=max(sizes, default=0),
-        committed=committed,
+        # before 1.6, where they count too
+        committed=count(value["committed"], f"{where}: committed") if "committed" in value else None,
     )
 
 
-def _writes(name: str, primaries: Sequence[Any], *, sequence_numbers: bool) -> Writes:
+def _writes(name: str, primaries: Sequence[Any]) -> Writes:
     operations = sum(
         count(within(value, "indexing", counter), f"{name}: {counter}")
         for value in primaries
         for counter in ("index_total", "delete_total")
     )
-    if not sequence_numbers:
+    if any(unlisted(value, "seq_no") for value in primaries):
         return Writes(operations=operations, sequence=None)
     # An empty shard has -1.
     sequence = sum(
@@ -393,7 +375,6 @@ def _writes(name: str, primaries: Sequence[Any], *, sequence_numbers: bool) -> W
     return Writes(operations=operations, sequence=sequence)
 
 
-_REQUEST: Final = "indices:admin/forcemerge"
 _DESCRIPTION: Final = re.compile(r"Force-merge indices \[(?P<named>.*)\], maxSegments\[.*", re.DOTALL)
 """The start is the same on all three. The names are those of the request: also globs, aliases and data
 streams. They are empty for all indices."""
@@ -433,7 +414,7 @@ def parse_merges(body: Any) -> tuple[RunningMerge, ...]:
     for node_id, node in mapping(within(body, "nodes"), "nodes").items():
         for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
             named = _named(within(task, "description"))
-            if text(within(task, "action"), f"{task_id}.action") == _REQUEST:
+            if text(within(task, "action"), f"{task_id}.action") == calls.MERGE_ACTION:
                 requests[task_id] = RunningMerge(task=task_id, named=named)
                 continue
             parent = text(within(task, "parent_task_id"), f"{task_id}.parent_task_id")

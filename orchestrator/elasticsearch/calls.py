@@ -1,6 +1,7 @@
-"""All requests that read a cluster, with their filters; and a request as data.
+"""All requests that read a cluster, with their filters, in the newest form; and a request as data.
 
-The same value is sent and described, so the two cannot differ.
+Servers of earlier versions are asked otherwise (`eras`). The same value is sent and described, so the two
+cannot differ.
 """
 
 from __future__ import annotations
@@ -10,12 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from orchestrator.elasticsearch import old_versions
 from orchestrator.elasticsearch.access import RequestLimits
-from orchestrator.elasticsearch.dialect import STATE, Dialect, VotingExclusions
-from orchestrator.elasticsearch.parse import MERGE_POOLS, TASK_ACTIONS, listed_snapshots
 from orchestrator.model.reading import Seconds
 
 _STATE_FIELDS: Final = (
@@ -137,7 +135,18 @@ _RESOLVE_FIELDS: Final = (
     "metadata.data_stream.data_stream.*.indices.index_name",
     "metadata.data_stream.data_stream_aliases.*.data_streams",
 )
-MERGE_ACTIONS: Final = "indices:admin/forcemerge*"
+MERGE_ACTION: Final = "indices:admin/forcemerge"
+MERGE_ACTIONS: Final = f"{MERGE_ACTION}*"
+_REINDEXES: Final = (
+    "indices:data/write/reindex",
+    "indices:data/write/update/byquery",
+    "indices:data/write/delete/byquery",
+)
+TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (MERGE_ACTION, *_REINDEXES))
+"""The actions requested from `_tasks`; each has parts such as `[n]` on the nodes that do its work."""
+PROBE_KEY: Final = "logger.orchestrate.settings-probe"
+"""The probe resets this setting, which is never set. Since 5.0 any name under `logger.` is a setting. Others
+may change a real setting at the same time; no other program uses this one."""
 LANGUID: Final = "languid"
 LANGUID_SECONDS: Final = 5.0
 """How long health may wait for the master's queue to drain; then it answers with `timed_out`."""
@@ -149,7 +158,7 @@ _MEMBER_FIELDS: Final = (
     "nodes.*.build_type",
     "nodes.*.http.publish_address",
 )
-_NAME_FIELDS: Final = (
+NAME_FIELDS: Final = (
     "nodes.*.transport_address",
     "nodes.*.settings.node.name",
     "nodes.*.settings.transport.tcp.port",
@@ -218,7 +227,7 @@ def members() -> HttpRequest:
 
 def own_names() -> HttpRequest:
     """Before 5.0: which nodes have a name of their own, and the addresses of the others."""
-    return by_node("/_nodes/settings", params={"timeout": "5s"} | filtered("nodes.*.name", *_NAME_FIELDS))
+    return by_node("/_nodes/settings", params={"timeout": "5s"} | filtered("nodes.*.name", *NAME_FIELDS))
 
 
 def processes() -> HttpRequest:
@@ -227,92 +236,60 @@ def processes() -> HttpRequest:
     return by_node("/_nodes/process", params={"timeout": "5s"} | fields)
 
 
-def state(dialect: Dialect, limits: RequestLimits, *, with_snapshots: bool) -> HttpRequest:
+def state(limits: RequestLimits, *, with_snapshots: bool) -> HttpRequest:
     """Members, metadata and routing, and on request the snapshots in progress."""
     metrics, fields = "master_node,nodes,metadata,routing_table,version", (*_STATE_FIELDS, *_SNAPSHOT_FIELDS)
     if with_snapshots:
-        return _state(dialect, limits, f"{metrics},customs", filtered(*dict.fromkeys(fields)))
-    return _state(dialect, limits, metrics, filtered(*_STATE_FIELDS))
+        return _state(limits, f"{metrics},customs", filtered(*dict.fromkeys(fields)))
+    return _state(limits, metrics, filtered(*_STATE_FIELDS))
 
 
-def state_uuid(dialect: Dialect, limits: RequestLimits, *, with_snapshots: bool) -> HttpRequest:
+def state_uuid(limits: RequestLimits, *, with_snapshots: bool) -> HttpRequest:
     """The id of the master's current state (2.0), and the master: while both are the same, all of it is.
 
     Also its version, by which the updates of our lease are told from others (`OwnUpdates`).
     """
     metrics, fields = "version,master_node", ("state_uuid", "version", "master_node")
     if with_snapshots:
-        return _state(dialect, limits, f"{metrics},customs", filtered(*fields, *_SNAPSHOT_FIELDS))
-    return _state(dialect, limits, metrics, filtered(*fields))
+        return _state(limits, f"{metrics},customs", filtered(*fields, *_SNAPSHOT_FIELDS))
+    return _state(limits, metrics, filtered(*fields))
 
 
 def _state(
-    dialect: Dialect, limits: RequestLimits, metrics: str, more: dict[str, str], named: str | None = None
+    limits: RequestLimits, metrics: str, more: dict[str, str], named: str | None = None
 ) -> HttpRequest:
-    """The cluster state, of some indices or of all.
-
-    Before 1.0 a part is left out by a parameter. An answer without templates would lack the indices too
-    (seen on 0.90), so only the blocks are always left out.
-    """
-    wait = {dialect.master_timeout: seconds(limits.elected_master)}
-    if dialect.path_parts:
-        return by_copy(f"/_cluster/state/{metrics}" + (f"/{named}" if named else ""), params=wait | more)
-    parts = {f"filter_{part}": "true" for part in ("nodes", "routing_table") if part not in metrics}
-    return by_copy(
-        "/_cluster/state",
-        # A parameter is quoted when it is sent.
-        params=wait
-        | {"filter_blocks": "true"}
-        | parts
-        | ({"filter_indices": unquote(named)} if named else {}),
-        accept=frozenset({404}) if named else frozenset(),
-        reshape=old_versions.state,
-    )
+    """The cluster state, of some indices or of all."""
+    path = f"/_cluster/state/{metrics}" + (f"/{named}" if named else "")
+    return by_copy(path, params=_wait(limits) | more)
 
 
-def snapshots(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
+def _wait(limits: RequestLimits) -> dict[str, str]:
+    """The limit on the search for a master; without it, the server waits 30 s, and the client less."""
+    return {"master_timeout": seconds(limits.elected_master)}
+
+
+def snapshots(limits: RequestLimits) -> HttpRequest:
     """Only the snapshots in progress."""
-    if dialect.snapshot_call != STATE:
-        return by_copy(f"/{dialect.snapshot_call}", reshape=listed_snapshots)
-    return _state(dialect, limits, "customs", filtered(*_SNAPSHOT_FIELDS))
+    return _state(limits, "customs", filtered(*_SNAPSHOT_FIELDS))
 
 
-def index_uuids(dialect: Dialect, limits: RequestLimits, names: Sequence[str]) -> HttpRequest:
+def index_uuids(limits: RequestLimits, names: Sequence[str]) -> HttpRequest:
     """Uuids of some indices, without deleted ones; of all indices if the names do not fit a request line."""
     named = _named(names)
-    only = {"ignore_unavailable": "true"} | only_named(dialect) if named else {}
+    only = {"ignore_unavailable": "true"} | ONLY_NAMED if named else {}
     fields = filtered("cluster_name", "metadata.indices.*.settings.index.uuid")
-    return _state(dialect, limits, "metadata", only | fields, named)
+    return _state(limits, "metadata", only | fields, named)
 
 
-def names(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
+def names(limits: RequestLimits) -> HttpRequest:
     """All names of all indices: the answer is small, and a glob may match any index."""
-    return _state(dialect, limits, "metadata", filtered(*_RESOLVE_FIELDS))
+    return _state(limits, "metadata", filtered(*_RESOLVE_FIELDS))
 
 
-def lives(node_ids: Sequence[str], dialect: Dialect) -> HttpRequest:
-    """Static facts of nodes. Old versions have some of them only in settings and attributes."""
-    masters = ("nodes.*.settings.discovery.zen.minimum_master_nodes",)
-    by_count = masters if dialect.voting is VotingExclusions.NONE else ()
-    attributes = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
-    own_name = () if dialect.ephemeral_ids else _NAME_FIELDS
-    recovery = "nodes.*.settings.indices.recovery"
-    files_of_recovery = (
-        (f"{recovery}.max_bytes_per_sec",)
-        if dialect.null_resets
-        else (recovery, "nodes.*.settings.index.shard.recovery")
-    )
-    files = () if dialect.null_resets else ("nodes.*.settings.cluster.routing",)
-    nodes = _named(node_ids) or "_all"
-    if not dialect.path_parts:
-        parts = dict.fromkeys(("jvm", "http", "settings"), "true")
-        return by_node(
-            f"/_nodes/{nodes}",
-            params={"timeout": "5s", "clear": "true", "plugin": "true"} | parts,
-            reshape=old_versions.node_facts,
-        )
+def lives(node_ids: Sequence[str]) -> HttpRequest:
+    """Static facts of nodes."""
     return by_node(
-        f"/_nodes/{nodes}/jvm,http,settings,plugins",
+        f"/_nodes/{_named(node_ids) or '_all'}/jvm,http,settings,plugins",
         params={"timeout": "5s"}
         | filtered(
             "nodes.*.name",
@@ -323,12 +300,8 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> HttpRequest:
             "nodes.*.http.publish_address",
             "nodes.*.host",
             "nodes.*.plugins.name",
-            *files_of_recovery,
+            "nodes.*.settings.indices.recovery.max_bytes_per_sec",
             "nodes.*.settings.node.bandwidth.recovery",
-            *by_count,
-            *own_name,
-            *attributes,
-            *files,
         ),
     )
 
@@ -341,66 +314,47 @@ def memory(node_ids: Sequence[str]) -> HttpRequest:
     )
 
 
-def settings(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
+def settings(limits: RequestLimits) -> HttpRequest:
     """Cluster settings at both levels, with values from files and defaults of the keys that we use."""
     return get(
         "/_cluster/settings",
-        params={"flat_settings": "true"}
-        | ({"include_defaults": "true"} if dialect.null_resets else {})
-        | _settings_wait(dialect, limits)
+        params={"flat_settings": "true", "include_defaults": "true"}
+        | _wait(limits)
         | filtered("persistent", "transient", *_DEFAULTS),
     )
 
 
-def _settings_wait(dialect: Dialect, limits: RequestLimits) -> dict[str, str]:
-    """The limit on the search for a master; without it, the server waits 30 s, and the client less."""
-    return {dialect.master_timeout: seconds(limits.elected_master)} if dialect.settings_wait else {}
-
-
-def levels(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
+def levels(limits: RequestLimits) -> HttpRequest:
     """Only the cluster settings at both levels."""
     return get(
         "/_cluster/settings",
-        params={"flat_settings": "true"}
-        | _settings_wait(dialect, limits)
-        | filtered("persistent", "transient"),
+        params={"flat_settings": "true"} | _wait(limits) | filtered("persistent", "transient"),
     )
 
 
-def health(dialect: Dialect, *, priority: str = LANGUID) -> HttpRequest:
+def health(*, priority: str = LANGUID) -> HttpRequest:
     """Cluster health, after all tasks of this priority and above in the master's queue."""
     return get(
         "/_cluster/health",
         params={
             "wait_for_events": priority,
             "timeout": seconds(LANGUID_SECONDS),
-            dialect.master_timeout: seconds(LANGUID_SECONDS),
+            "master_timeout": seconds(LANGUID_SECONDS),
         },
         accept=frozenset({408}),
         silence=LANGUID_SECONDS + ANSWER_MARGIN_SECONDS,
     )
 
 
-def recoveries(dialect: Dialect, *, active_only: bool) -> HttpRequest:
-    """Recoveries in progress, or also finished ones since the nodes' last start.
-
-    `_status` always has the finished ones, and ids of nodes in place of names (`old_versions.recoveries`).
-    """
-    if dialect.recovery_call == "_status":
-        return by_copy("/_status", params={"recovery": "true"})
+def recoveries(*, active_only: bool) -> HttpRequest:
+    """Recoveries in progress, or also finished ones since the nodes' last start."""
     only = {"active_only": "true"} if active_only else {}
-    return by_copy(f"/{dialect.recovery_call}", params=only | filtered(*_RECOVERY_FIELDS))
+    return by_copy("/_recovery", params=only | filtered(*_RECOVERY_FIELDS))
 
 
 def tasks(actions: str = TASK_ACTIONS, **more: str) -> HttpRequest:
     """Force-merges and reindexes by node. Unfiltered: an empty answer must differ from a missing one."""
     return by_copy("/_tasks", params={"actions": actions, "timeout": "5s"} | more)
-
-
-def merge_pools() -> HttpRequest:
-    """Before 2.3, which lists no tasks: the thread pools that force-merges run in."""
-    fields = (f"nodes.*.thread_pool.{name}" for name in MERGE_POOLS)
-    return by_node("/_nodes/stats/thread_pool", params={"timeout": "5s"} | filtered("nodes.*.name", *fields))
 
 
 def task(task_id: str, *, patience: Seconds) -> HttpRequest:
@@ -412,47 +366,38 @@ def task(task_id: str, *, patience: Seconds) -> HttpRequest:
     )
 
 
-def bulk_state(dialect: Dialect, limits: RequestLimits, names: Sequence[str]) -> HttpRequest:
+def bulk_state(limits: RequestLimits, names: Sequence[str]) -> HttpRequest:
     """Routing and settings of some indices, closed ones too. Deleted ones are left out."""
-    only = {"ignore_unavailable": "true"} | only_named(dialect)
+    only = {"ignore_unavailable": "true"} | ONLY_NAMED
     return _state(
-        dialect,
-        limits,
-        "nodes,metadata,routing_table",
-        only | filtered(*_BULK_STATE_FIELDS),
-        _listed(names),
+        limits, "nodes,metadata,routing_table", only | filtered(*_BULK_STATE_FIELDS), _listed(names)
     )
 
 
-def only_named(dialect: Dialect) -> dict[str, str]:
-    """The parameter that takes each name for an index, and none for a pattern."""
-    return {"expand_wildcards": "none"} if dialect.expand_none else {}
+ONLY_NAMED: Final = {"expand_wildcards": "none"}
+"""The parameter that takes each name for an index, and none for a pattern."""
 
 
-def segments(dialect: Dialect, names: Sequence[str]) -> HttpRequest:
+def segments(names: Sequence[str]) -> HttpRequest:
     """The segments of every copy of some open indices.
 
     `ignore_unavailable` is not used, here and below. With it, a user without the right to read an index gets
     an answer as if the index did not exist, and no message about the missing right.
     """
-    return by_copy(f"/{_listed(names)}/_segments", params=only_named(dialect) | filtered(*_SEGMENT_FIELDS))
+    return by_copy(f"/{_listed(names)}/_segments", params=ONLY_NAMED | filtered(*_SEGMENT_FIELDS))
 
 
-def writes(dialect: Dialect, names: Sequence[str]) -> HttpRequest:
+def writes(names: Sequence[str]) -> HttpRequest:
     """Write counters and running merges of every copy of some open indices."""
-    if not dialect.path_parts:
-        parts = {"clear": "true", "indexing": "true", "merge": "true", "level": "shards"}
-        return by_copy(f"/{_listed(names)}/_stats", params=parts)
     return by_copy(
         f"/{_listed(names)}/_stats/indexing,merge",
-        params={"level": "shards"} | only_named(dialect) | filtered(*_WRITE_FIELDS),
+        params={"level": "shards"} | ONLY_NAMED | filtered(*_WRITE_FIELDS),
     )
 
 
-def disks(dialect: Dialect) -> HttpRequest:
+def disks() -> HttpRequest:
     """Data paths of every node."""
-    more = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
-    return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*_DISK_FIELDS, *more))
+    return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*_DISK_FIELDS))
 
 
 def stored() -> HttpRequest:
@@ -468,9 +413,9 @@ def data_paths() -> HttpRequest:
     return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*_DATA_PATH_FIELDS))
 
 
-def deprecations(dialect: Dialect) -> HttpRequest:
+def deprecations() -> HttpRequest:
     """What the next major version no longer takes. Every node is asked, and every index is looked at."""
-    return by_copy(f"/{dialect.deprecations}", silence=_UPGRADE_SECONDS)
+    return by_copy("/_migration/deprecations", silence=_UPGRADE_SECONDS)
 
 
 def ml_info() -> HttpRequest:
@@ -478,27 +423,27 @@ def ml_info() -> HttpRequest:
     return get("/_ml/info", params={"filter_path": "upgrade_mode"}, silence=_UPGRADE_SECONDS)
 
 
-def repositories(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
+def repositories(limits: RequestLimits) -> HttpRequest:
     """The names of the snapshot repositories."""
-    wait = {dialect.master_timeout: seconds(limits.elected_master)}
-    return get("/_snapshot", params=wait | filtered("*.type"))
+    return get("/_snapshot", params=_wait(limits) | filtered("*.type"))
 
 
-def finished_snapshots(dialect: Dialect, limits: RequestLimits, repository: str) -> HttpRequest:
-    """The snapshots of a repository; where the version can, only the youngest."""
+def finished_snapshots(limits: RequestLimits, repository: str) -> HttpRequest:
+    """The youngest snapshots of a repository."""
     youngest = {"sort": "start_time", "order": "desc", "size": str(YOUNGEST_SNAPSHOTS)}
     return by_copy(
         f"/_snapshot/{quoted(repository)}/_all",
-        params={"ignore_unavailable": "true", dialect.master_timeout: seconds(limits.elected_master)}
-        | (youngest if dialect.snapshot_pages else {})
+        params={"ignore_unavailable": "true"}
+        | _wait(limits)
+        | youngest
         | filtered(*_FINISHED_SNAPSHOT_FIELDS),
         silence=_UPGRADE_SECONDS,
     )
 
 
-def creations(dialect: Dialect, limits: RequestLimits) -> HttpRequest:
+def creations(limits: RequestLimits) -> HttpRequest:
     """The version that created each index, closed and hidden ones too."""
-    return _state(dialect, limits, "metadata", filtered(*_CREATION_FIELDS))
+    return _state(limits, "metadata", filtered(*_CREATION_FIELDS))
 
 
 def node_settings() -> HttpRequest:
@@ -509,16 +454,19 @@ def node_settings() -> HttpRequest:
     )
 
 
-def leases(dialect: Dialect, form: str, prefix: str, patience: Seconds) -> HttpRequest:
-    """The lease records of one form. Small: not the whole metadata. Unfiltered: an error is seen as one."""
-    accept = frozenset({404} if form == dialect.lease_forms[0] else {400, 404, 405, 500})  # none; no handler
-    return get(f"/{form}/{prefix}*", params={dialect.master_timeout: seconds(patience)}, accept=accept)
+def leases(form: str, prefix: str, patience: Seconds, *, present: bool) -> HttpRequest:
+    """The lease records of one form. Small: not the whole metadata. Unfiltered: an error is seen as one.
+
+    `present`: every node has this form. Otherwise it may have no handler for the path.
+    """
+    accept = frozenset({404} if present else {400, 404, 405, 500})
+    return get(f"/{form}/{prefix}*", params={"master_timeout": seconds(patience)}, accept=accept)
 
 
-def leases_at_once(dialect: Dialect, limits: RequestLimits, prefix: str) -> HttpRequest:
+def leases_at_once(limits: RequestLimits, prefix: str) -> HttpRequest:
     """The names of the lease records of every form, as of one cluster state."""
     fields = (f"metadata.{each}.{prefix}*" for each in ("templates", "component_template.component_template"))
-    return _state(dialect, limits, "metadata", filtered("cluster_name", *fields))
+    return _state(limits, "metadata", filtered("cluster_name", *fields))
 
 
 class AnswerBytes(IntEnum):
@@ -532,6 +480,19 @@ class AnswerBytes(IntEnum):
     """Some hundred bytes for each index, shard copy or segment."""
 
 
+def as_sent(body: Any) -> Any:
+    """The answer of the newest version."""
+    return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instead:
+    """What counts as the answer of servers that have no such request."""
+
+    why: str  # one line
+    answer: Any
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
     """One HTTP request to the cluster."""
@@ -542,8 +503,8 @@ class HttpRequest:
     body: Any | None = None  # JSON, None for no body
     # statuses of 300 and above that are an answer, not an error, to this request
     accept: frozenset[int] = frozenset()
-    # turns the answer of an old version into the form of later versions
-    reshape: Callable[[Any], Any] | None = None
+    reshape: Callable[[Any], Any] = as_sent  # brings the answer of an old version into the newest form
+    instead: Instead | None = None  # nothing is sent
     silence: float | None = None  # seconds until the server must answer; None for the client's own limit
     answer_bytes: AnswerBytes = AnswerBytes.SMALL  # maximum size of the answer
 
@@ -554,6 +515,8 @@ class HttpRequest:
         return f"{self.path}?{query}" if query else self.path
 
     def __str__(self) -> str:
+        if self.instead is not None:
+            return f"(nothing: {self.instead.why})"
         body = "" if self.body is None else f" {json.dumps(self.body, ensure_ascii=False)}"
         return f"{self.method} {self.target}{body}"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, Final
 
 import tenacity
@@ -27,7 +28,7 @@ from orchestrator.elasticsearch.access import (
 from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.connection import EndpointConnection, Server
 from orchestrator.elasticsearch.credentials import Credentials, Renewal
-from orchestrator.elasticsearch.dialect import Dialect, dialect_of
+from orchestrator.elasticsearch.dialect import NEWEST, Dialect, dialect_of
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.fields import ReadFailed, answer_of
 from orchestrator.elasticsearch.old_versions import parse_names, renamed
@@ -347,6 +348,9 @@ class ElasticsearchClient:
 
     def _attempt(self, request: HttpRequest, endpoint: Endpoint) -> Answer | Fault:
         """One request to one endpoint, which is probed before its first request."""
+        request = (self.spoken or NEWEST).spelled(request)
+        if request.instead is not None:
+            return Answer(status=HTTPStatus.OK, body=request.instead.answer)
         with self._lock:
             known = endpoint in self._servers
         if not known:

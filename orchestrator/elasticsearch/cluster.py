@@ -105,8 +105,8 @@ class ElasticsearchCluster:
         """
 
         def resolved() -> Resolution:
-            request = calls.names(self._client.dialect_to_read(), self._client.limits)
-            return parse_resolution(self._client.body(request), patterns)
+            self._client.dialect_to_read()
+            return parse_resolution(self._client.body(calls.names(self._client.limits)), patterns)
 
         return reading(resolved)
 

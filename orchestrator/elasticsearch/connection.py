@@ -184,14 +184,11 @@ class EndpointConnection:
                 call=f"{request.method} {request.path}",
                 access=self._access,
             )
-        if request.reshape is not None:
-            try:
-                body = request.reshape(body)
-            except Malformed as error:
-                call = f"{request.method} {request.path}"
-                return Fault(
-                    reason=f"the answer to {call} is not what it should be: {error}", nothing_done=False
-                )
+        try:
+            body = request.reshape(body)
+        except Malformed as error:
+            call = f"{request.method} {request.path}"
+            return Fault(reason=f"the answer to {call} is not what it should be: {error}", nothing_done=False)
         return Answer(status=meta.status, body=body), meta.headers.get(SAID_PRODUCT) or ""
 
 

@@ -1,8 +1,7 @@
-"""The differences between versions of Elasticsearch and OpenSearch: one frozen value per family.
+"""The versions of Elasticsearch and OpenSearch: which are accepted, and the dialect of each.
 
 The table has every version since 0.90, to show what older versions need. This version of the program supports
-only the families with `accepted`. Sources: the field notes of real nodes, and the breaking-changes pages of
-the versions named in the comments.
+only the families with `accepted`. What differs between versions is a table of its own, `eras`.
 """
 
 from __future__ import annotations
@@ -10,233 +9,73 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Final
 
+from orchestrator.elasticsearch.calls import HttpRequest
+from orchestrator.elasticsearch.eras import COMPONENT_TEMPLATE, ERAS, LEGACY_TEMPLATE, Era, spelled
 from orchestrator.errors import NotInThisVersion
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 ELASTICSEARCH: Final = "elasticsearch"
 OPENSEARCH: Final = "opensearch"
-STATE: Final = "_cluster/state"
-NONE: Final = "none"
-LEGACY_TEMPLATE: Final = "_template"
-COMPONENT_TEMPLATE: Final = "_component_template"
-
-
-class FlushForm(Enum):
-    """The kind of flush that makes recovery fast."""
-
-    PLAIN = "plain"
-    SYNCED = "synced"
-
-
-class ClusterUuid(Enum):
-    """The place of the cluster's uuid in its state."""
-
-    NONE = "none"
-    METADATA = "metadata"
-    TOP = "top"
-
-
-class VotingExclusions(Enum):
-    """The API that removes a node from the voting configuration."""
-
-    NONE = "none"
-    PATH = "path"
-    QUERY = "query"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The API of one family of versions.
+    """How to speak to one family of versions: its eras, and the few facts that others than they ask for.
 
-    The docs' table is generated from this class and `FAMILIES`; a test fails for a field that no code reads.
+    The docs' table is generated from this class and `ERAS`; a test fails for a field that no code reads.
     """
 
-    family: str  # The name for people, such as `Elasticsearch 8`
+    family: str = ""  # The name for people, such as `Elasticsearch 8`
     accepted: bool = False  # Whether this version of the program restarts such a cluster
-    master_timeout: str = "master_timeout"  # The query parameter that limits the search for a master
-    settings_wait: bool = True  # Whether `GET _cluster/settings` takes that parameter. Version 5 refuses it.
-    # Whether `null` removes a setting and `include_defaults` lists defaults (5.0). Before, the effective
-    # value is written when a setting cannot be removed again; it comes from the elected master's
-    # elasticsearch.yml, else from the version's defaults.
-    null_resets: bool = True
-    # Synced from 1.6 to 7.5; a plain flush does as much from 7.6 (elastic/elasticsearch#50882)
-    flush: FlushForm = FlushForm.PLAIN
-    # Whether `expand_wildcards` has `hidden` (7.7). Before, there are no hidden indices.
-    hidden_wildcard: bool = True
-    # Voting exclusions: from 7.0 by path, from 7.8 by query. Before 7.0 there is no voting configuration:
-    # every master-eligible node votes, and `minimum_master_nodes` is the quorum.
-    voting: VotingExclusions = VotingExclusions.QUERY
-    # Whether `_cluster/reroute` has `retry_failed` (5.0). Before, the server tries for ever.
-    retry_failed: bool = True
+    eras: tuple[Era, ...] = ()  # What it has otherwise than the newest Elasticsearch, newest first
     # The APIs whose templates may hold the lease while this is the lowest version; a new record takes the
     # first. Component templates begin with 7.8. From 6.0 on, other nodes of an upgrade may have them already;
     # a node without them has no handler for the path.
     lease_forms: tuple[str, ...] = (COMPONENT_TEMPLATE, LEGACY_TEMPLATE)
-    # The field for the pattern in the legacy template of the lease: `template` before 6.0, which 6 reads as
-    # well
-    lease_pattern: str = "index_patterns"
-    # Where the state has the cluster's uuid: at its top from 7.0, in the metadata from 2.0. Before, a cluster
-    # has none, and its name is used instead.
-    cluster_uuid: ClusterUuid = ClusterUuid.TOP
-    # Whether health has the age of the oldest task in the master's queue (2.0). Before, it is 0 if the queue
-    # was drained, else the time that health waited for it.
-    queue_times: bool = True
-    # The API that lists snapshots in progress: from 2.0 the cluster state, from 1.1 `_snapshot/_status`.
-    # Version 1.0 has snapshots and no list: it is not restarted. 0.90 has none.
-    snapshot_call: str = STATE
-    # Whether the state lists an id for each process (5.0). Before, the node id is new at each start, so it is
-    # used instead; a node without `node.name` has a new name too, and is known by its address, with its port
-    # if `transport.tcp.port` fixes it.
-    ephemeral_ids: bool = True
-    # Whether index metadata lists the copies in sync (5.0). Before, every started copy counts.
-    in_sync: bool = True
-    roles_in_nodes: bool = True  # Whether `_nodes` lists roles (5.0). Before, roles are node attributes.
-    # Whether the cluster state lists roles and versions of nodes (8.0; not OpenSearch). Otherwise they are
-    # read from `_nodes`.
-    roles_in_state: bool = True
-    merge_call: str = "_forcemerge"  # The force-merge API: `_optimize` before 2.1
-    # Whether a flush keeps a merge that no write followed (1.6). Before, a restarted node has the segments of
-    # the last commit again: they count too (seen on 0.90.13 and 1.4.5).
-    merge_committed: bool = True
-    # Whether `_forcemerge` returns a task at once (8.1, elastic/elasticsearch#80463; OpenSearch 2.7,
-    # opensearch-project/OpenSearch#6434). Otherwise the call returns when the merge has ended.
-    merge_task: bool = True
-    # Whether there is `_tasks` (2.3). Before, a force-merge is seen in the thread pool of its node, and
-    # nothing shows its indices.
+    # Whether every master-eligible node votes, and `minimum_master_nodes` in the nodes' files is the quorum
+    # (before 7.0)
+    voting_by_count: bool = False
+    # Whether there is `_tasks` (2.3). Before, nothing shows the indices of a force-merge.
     task_list: bool = True
-    # Whether the path names the parts of the cluster state, of nodes and of statistics that are read (1.0).
-    # Before, query parameters do, settings come back flat, and an update of an index's settings takes query
-    # parameters for settings.
-    path_parts: bool = True
-    # Whether every call takes `expand_wildcards=none` (1.6). Version 1.1 refuses it, and up to 1.5 an update
-    # of an index's settings takes it for a setting (seen on 1.1.2, 1.4.5, 1.5.2).
-    expand_none: bool = True
-    # Whether `cluster.routing.allocation.enable` exists (1.0). Before, there are the flags
-    # `disable_replica_allocation`, in place of `primaries`, and `disable_allocation`, in place of `none`; the
-    # flags of an index are shown as its `enable`.
-    allocation_enable: bool = True
-    # The API that lists recoveries (1.1). Before, `_status` shows them, with ids of nodes.
-    recovery_call: str = "_recovery"
-    # Whether a legacy template keeps aliases (1.1), with the lease in one. Before, the lease is in a setting
-    # of the template.
-    lease_in_alias: bool = True
-    # Whether shards number their operations (6.0). Before, operations are counted.
-    sequence_numbers: bool = True
-    # The API that lists what the next major version no longer takes: below `_xpack` before 7.0; `none` before
-    # 5.0 and on OpenSearch
-    deprecations: str = "_migration/deprecations"
-    ml_mode: bool = True  # Whether machine learning has an upgrade mode (6.7); not on OpenSearch
-    # Whether the youngest snapshots can be listed alone (7.16). Before, all are listed.
-    snapshot_pages: bool = True
+    # Whether the cluster state lists the snapshots in progress (2.0; 0.90 has none). Otherwise they are read
+    # apart.
+    snapshots_in_state: bool = True
+    # Whether flags disable allocation, in place of `cluster.routing.allocation.enable` (before 1.0):
+    # `disable_replica_allocation` for `primaries`, and `disable_allocation` for `none`
+    allocation_flags: bool = False
+
+    def spelled(self, request: HttpRequest) -> HttpRequest:
+        """A request of `calls` as servers of this dialect take it."""
+        return spelled(request, self.eras)
 
 
-NEWEST: Final = Dialect(family="")
+NEWEST: Final = Dialect()
 """What is spoken while the version is not known, such as in a plan."""
-_ES_9: Final = Dialect(family="Elasticsearch 9", accepted=True)
-_ES_8_1: Final = replace(_ES_9, family="Elasticsearch 8")
-_ES_8: Final = replace(_ES_8_1, merge_task=False)
-_ES_7_16: Final = replace(_ES_8, family="Elasticsearch 7", roles_in_state=False)
-_ES_7_8: Final = replace(_ES_7_16, snapshot_pages=False)
-_ES_7_7: Final = replace(
-    _ES_7_8, voting=VotingExclusions.PATH, lease_forms=(LEGACY_TEMPLATE, COMPONENT_TEMPLATE)
-)
-_ES_7_6: Final = replace(_ES_7_7, hidden_wildcard=False)
-_ES_7: Final = replace(_ES_7_6, flush=FlushForm.SYNCED)
-_ES_6_7: Final = replace(
-    _ES_7,
-    family="Elasticsearch 6",
-    voting=VotingExclusions.NONE,
-    settings_wait=False,
-    cluster_uuid=ClusterUuid.METADATA,
-    deprecations="_xpack/migration/deprecations",
-)
-_ES_6: Final = replace(_ES_6_7, ml_mode=False)
-_ES_5: Final = replace(
-    _ES_6,
-    family="Elasticsearch 5",
-    lease_forms=(LEGACY_TEMPLATE,),
-    lease_pattern="template",
-    sequence_numbers=False,
-)
-_ES_2_3: Final = replace(
-    _ES_5,
-    family="Elasticsearch 2.3",
-    null_resets=False,
-    retry_failed=False,
-    ephemeral_ids=False,
-    in_sync=False,
-    roles_in_nodes=False,
-    deprecations=NONE,
-)
-_ES_2_1: Final = replace(_ES_2_3, family="Elasticsearch 2.1", accepted=False, task_list=False)
-_ES_2: Final = replace(_ES_2_1, family="Elasticsearch 2.0", merge_call="_optimize")
-_ES_1_6: Final = replace(
-    _ES_2,
-    family="Elasticsearch 1.6",
-    accepted=True,
-    cluster_uuid=ClusterUuid.NONE,
-    queue_times=False,
-    snapshot_call="_snapshot/_status",
-)
-_ES_1_1: Final = replace(
-    _ES_1_6, family="Elasticsearch 1.1", flush=FlushForm.PLAIN, merge_committed=False, expand_none=False
-)
-_ES_1: Final = replace(
-    _ES_1_1,
-    family="Elasticsearch 1.0",
-    accepted=False,
-    snapshot_call=NONE,
-    recovery_call="_status",
-    lease_in_alias=False,
-)
-_ES_0_90: Final = replace(
-    _ES_1,
-    family="Elasticsearch 0.90",
-    accepted=True,
-    snapshot_call=STATE,
-    path_parts=False,
-    allocation_enable=False,
-)
-_OS_2_7: Final = Dialect(
-    family="OpenSearch 2",
-    accepted=True,
-    master_timeout="cluster_manager_timeout",
-    roles_in_state=False,
-    deprecations=NONE,
-    ml_mode=False,
-    snapshot_pages=False,
-)
-_OS_2: Final = replace(_OS_2_7, merge_task=False)
-_OS_1: Final = replace(_OS_2, family="OpenSearch 1", master_timeout="master_timeout")
-_OS_3: Final = replace(_OS_2_7, family="OpenSearch 3")
 
-FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], Dialect], ...]]] = {
+FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], str, bool], ...]]] = {
     ELASTICSEARCH: (
-        ((9, 0), _ES_9),
-        ((8, 1), _ES_8_1),
-        ((8, 0), _ES_8),
-        ((7, 16), _ES_7_16),
-        ((7, 8), _ES_7_8),
-        ((7, 7), _ES_7_7),
-        ((7, 6), _ES_7_6),
-        ((7, 0), _ES_7),
-        ((6, 7), _ES_6_7),
-        ((6, 0), _ES_6),
-        ((5, 0), _ES_5),
-        ((2, 3), _ES_2_3),
-        ((2, 1), _ES_2_1),
-        ((2, 0), _ES_2),
-        ((1, 6), _ES_1_6),
-        ((1, 1), _ES_1_1),
-        ((1, 0), _ES_1),
-        ((0, 90), _ES_0_90),
+        ((9, 0), "Elasticsearch 9", True),
+        ((8, 0), "Elasticsearch 8", True),
+        ((7, 0), "Elasticsearch 7", True),
+        ((6, 0), "Elasticsearch 6", True),
+        ((5, 0), "Elasticsearch 5", True),
+        ((2, 3), "Elasticsearch 2.3", True),
+        ((2, 1), "Elasticsearch 2.1", False),
+        ((2, 0), "Elasticsearch 2.0", False),
+        ((1, 6), "Elasticsearch 1.6", True),
+        ((1, 1), "Elasticsearch 1.1", True),
+        ((1, 0), "Elasticsearch 1.0", False),
+        ((0, 90), "Elasticsearch 0.90", True),
     ),
-    OPENSEARCH: (((3, 0), _OS_3), ((2, 7), _OS_2_7), ((2, 0), _OS_2), ((1, 0), _OS_1)),
+    OPENSEARCH: (
+        ((3, 0), "OpenSearch 3", True),
+        ((2, 0), "OpenSearch 2", True),
+        ((1, 0), "OpenSearch 1", True),
+    ),
 }
-"""By product, each family with the first version it holds for, newest first."""
+"""By product, each family: the first version it holds for, its name, and whether it is accepted."""
 _NEWEST_MAJOR: Final = {ELASTICSEARCH: 9, OPENSEARCH: 3}
 _NEVER_RELEASED: Final[dict[str, tuple[int, ...]]] = {ELASTICSEARCH: (3, 4)}
 _MOST_NAMED: Final = 5
@@ -278,8 +117,20 @@ def family_of(distribution: str, version: str) -> Dialect | None:
     major, minor, _ = parse_version(version)
     if major > _NEWEST_MAJOR.get(distribution, -1) or major in _NEVER_RELEASED.get(distribution, ()):
         return None
-    families = FAMILIES[distribution]
-    return next((dialect for first, dialect in families if (major, minor) >= first), None)
+    minor_version = (major, minor)
+    for first, family, accepted in FAMILIES[distribution]:
+        if minor_version >= first:
+            eras = tuple(era for era in ERAS if _holds(era, distribution, minor_version))
+            dialect = Dialect(family=family, accepted=accepted, eras=eras)
+            for era in eras:
+                dialect = replace(dialect, **era.facts)
+            return dialect
+    return None
+
+
+def _holds(era: Era, distribution: str, version: tuple[int, int]) -> bool:
+    first, end = era.elasticsearch if distribution == ELASTICSEARCH else era.opensearch
+    return first <= version < end
 
 
 def dialect_for(distribution: str, version: str) -> Dialect:
@@ -317,7 +168,7 @@ def dialect_of(nodes: Mapping[str, ServerVersion]) -> Dialect:
         else:
             accepted.append(dialect)
     if strange:
-        every = {each.family for families in FAMILIES.values() for _, each in families if each.accepted}
+        every = {family for families in FAMILIES.values() for _, family, taken in families if taken}
         named = _named({name: node for name, node in nodes.items() if node in strange})
         raise NotInThisVersion(f"{named} (this version restarts {', '.join(sorted(every))})")
     return accepted[0]

@@ -173,6 +173,11 @@ def within(value: Any, *path: str) -> Any:
     return value
 
 
+def unlisted(value: Any, key: str) -> bool:
+    """Whether servers of this version list nothing of the kind: their era writes null (`eras`)."""
+    return isinstance(value, dict) and key in value and value[key] is None
+
+
 def given(value: Any, otherwise: Any) -> Any:
     """The value, or `otherwise` if it is None. 0 and false are values and are kept."""
     return otherwise if value is None else value

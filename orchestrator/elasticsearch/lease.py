@@ -29,7 +29,8 @@ from uuid import uuid4
 from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.client import ElasticsearchClient
-from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, NEWEST, Dialect
+from orchestrator.elasticsearch.dialect import NEWEST, Dialect
+from orchestrator.elasticsearch.eras import COMPONENT_TEMPLATE, LEGACY_TEMPLATE
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.fields import (
     Malformed,
@@ -59,29 +60,24 @@ _NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
 _KIND: Final = {COMPONENT_TEMPLATE: "component template", LEGACY_TEMPLATE: "index template"}
 
 
-def lease_body(record: LeaseRecord, dialect: Dialect = NEWEST, form: str | None = None) -> dict[str, Any]:
-    """The template in a form, by default in the form of new records."""
+def lease_body(record: LeaseRecord, form: str = COMPONENT_TEMPLATE) -> dict[str, Any]:
+    """The template in a form."""
     content = json.dumps(encode(record))
-    if (form or dialect.lease_forms[0]) == COMPONENT_TEMPLATE:
+    if form == COMPONENT_TEMPLATE:
         return {"template": {}, "_meta": {META_KEY: content}}
-    return _legacy_body(f"-{PREFIX}{record.epoch}", content, dialect)
+    return _legacy_body(f"-{PREFIX}{record.epoch}", content)
 
 
-def _legacy_body(pattern: str, content: str, dialect: Dialect) -> dict[str, Any]:
+def _legacy_body(pattern: str, content: str) -> dict[str, Any]:
     """The legacy template. Its pattern matches no index: their names cannot begin with a hyphen.
 
     The record is the text in the filter of an alias, which every version keeps as it is. (A legacy template
-    has no `_meta`, and a mapping's `_meta` needs a document type before 7.0, and none after.) A template
-    before 1.1 has no aliases: there the text is a setting.
+    has no `_meta`, and a mapping's `_meta` needs a document type before 7.0, and none after.)
     """
     return {
-        dialect.lease_pattern: [pattern] if dialect.lease_pattern == "index_patterns" else pattern,
+        "index_patterns": [pattern],
         "order": 0,
-        **(
-            {"aliases": {META_KEY: {"filter": {"term": {META_KEY: content}}}}}
-            if dialect.lease_in_alias
-            else {"settings": {META_KEY: content}}
-        ),
+        "aliases": {META_KEY: {"filter": {"term": {META_KEY: content}}}},
     }
 
 
@@ -195,7 +191,7 @@ class ElasticsearchLease:
         `Refused` if a run could not take or release its lease. Removes what an interrupted call left, too.
         """
         form = self._spoken().lease_forms[0]
-        body = lease_body(LeaseRecord(epoch=0, run="", owner="", process="", started=""), self._spoken())
+        body = lease_body(LeaseRecord(epoch=0, run="", owner="", process="", started=""), form)
         request = self._request("PUT", f"{TRIAL}{uuid4().hex}", form, params={"create": "true"}, body=body)
         created = _result(self._client.write(request))
         if isinstance(created, Refused):
@@ -212,7 +208,7 @@ class ElasticsearchLease:
         """
         try:
             kept = self._all()
-            outcome = self._client.read(calls.leases_at_once(self._spoken(), self._client.limits, PREFIX))
+            outcome = self._client.read(calls.leases_at_once(self._client.limits, PREFIX))
             if isinstance(outcome, Fault):
                 return InDoubt(reason=f"the lease was created and could not be read: {outcome.reason}")
             with answer_of("lease"):
@@ -242,7 +238,8 @@ class ElasticsearchLease:
             raise ReadFailed(dialect.unknown())
         kept: list[_Kept] = []
         for form in dialect.lease_forms:
-            outcome = self._client.read(calls.leases(dialect, form, PREFIX, UPDATE_SECONDS))
+            present = form == dialect.lease_forms[0]
+            outcome = self._client.read(calls.leases(form, PREFIX, UPDATE_SECONDS, present=present))
             if isinstance(outcome, Fault):
                 raise ReadFailed(outcome.unknown("the lease in the cluster could not be read"))
             with answer_of("lease"):
@@ -250,7 +247,7 @@ class ElasticsearchLease:
         return kept
 
     def _put(self, record: LeaseRecord, form: str, *, create: str) -> ActionResult:
-        body = lease_body(record, self._spoken(), form)
+        body = lease_body(record, form)
         request = self._request("PUT", f"{PREFIX}{record.epoch}", form, params={"create": create}, body=body)
         begun = self._client.own_updates.begin()
         result = _result(self._client.write(request))
@@ -279,11 +276,10 @@ class ElasticsearchLease:
         body: Any = None,
         accept: frozenset[int] = frozenset(),
     ) -> HttpRequest:
-        spoken = self._spoken()
         return HttpRequest(
             method=method,
             path=f"/{form}/{name}",
-            params=(params or {}) | {spoken.master_timeout: calls.seconds(UPDATE_SECONDS)},
+            params=(params or {}) | {"master_timeout": calls.seconds(UPDATE_SECONDS)},
             body=body,
             accept=accept,
             silence=UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS,
@@ -307,10 +303,7 @@ def _records(outcome: Answer, form: str) -> Iterator[_Kept]:
         return
     if form == LEGACY_TEMPLATE:
         for name, value in mapping(outcome.body, "the answer").items():
-            written = given(
-                within(value, "aliases", META_KEY, "filter", "term", META_KEY),
-                within(value, "settings", f"index.{META_KEY}"),  # 0.90 answers so
-            )
+            written = within(value, "aliases", META_KEY, "filter", "term", META_KEY)
             yield _Kept(epoch=_epoch(name, outcome), form=form, content=_content(written))
         return
     for each in items(within(outcome.body, "component_templates"), "component_templates"):

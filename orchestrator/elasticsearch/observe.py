@@ -22,16 +22,15 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from orchestrator.elasticsearch import calls, old_versions
+from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.client import ElasticsearchClient
-from orchestrator.elasticsearch.dialect import STATE, Dialect, VotingExclusions, parse_version
+from orchestrator.elasticsearch.dialect import Dialect, parse_version
 from orchestrator.elasticsearch.faults import Fault
-from orchestrator.elasticsearch.fields import ReadFailed, answer_of, known, reading
-from orchestrator.elasticsearch.old_versions import file_values, name_of, with_smallest_quorum
+from orchestrator.elasticsearch.fields import ReadFailed, known, reading
+from orchestrator.elasticsearch.old_versions import file_values, name_of, renames, with_smallest_quorum
 from orchestrator.elasticsearch.parse import (
     parse_disks,
     parse_health,
-    parse_merge_pools,
     parse_recoveries,
     parse_settings,
     parse_snapshots,
@@ -99,66 +98,64 @@ class Observer:
             )
         found: dict[str, Any] = {}
         snapshots: Reading[tuple[RunningSnapshot, ...]] = NOT_READ
-        beside = Look.CLUSTER in look and dialect.snapshot_call == STATE
+        beside = Look.CLUSTER in look and dialect.snapshots_in_state
         if Look.HEALTH in look:  # first: it waits for the master's queue, so the later reads are not older
-            found["health"] = reading(self._health, dialect)
+            found["health"] = reading(self._health)
         if Look.CLUSTER in look:
-            both = reading(self._cluster, dialect, with_snapshots=beside and Look.ACTIVITY in look)
+            both = reading(self._cluster, with_snapshots=beside and Look.ACTIVITY in look)
             found["cluster"], snapshots = (both, both) if isinstance(both, Unknown) else both
         if Look.SETTINGS in look:
             found["settings"] = reading(self._settings_for, look, dialect)
         if Look.RECOVERIES in look:
             finished = Look.FINISHED in look
-            read = reading(self._recoveries, dialect, restarted if finished else ())
+            read = reading(self._recoveries, restarted if finished else ())
             running = read if isinstance(read, Unknown) else tuple(each for each in read if not each.done)
             done = read if isinstance(read, Unknown) else tuple(each for each in read if each.done)
             found |= {"recoveries": running} | ({"finished": done} if finished else {})
         if Look.ACTIVITY in look:
             if not beside:
-                snapshots = reading(self._snapshots, dialect)
-            found["activity"] = reading(self._activity, snapshots, found.get("cluster", NOT_READ), dialect)
+                snapshots = reading(self._snapshots)
+            found["activity"] = reading(self._activity, snapshots, found.get("cluster", NOT_READ))
         if Look.DISKS in look:
             settings = found["settings"] if Look.SETTINGS in look else reading(self._settings, dialect)
-            found["disks"] = reading(self._disks, settings, dialect, stored=Look.STORED in look)
+            found["disks"] = reading(self._disks, settings, stored=Look.STORED in look)
         if Look.UPGRADE in look:
-            found["upgrade"] = reading(read_upgrade, self._client, dialect)
+            found["upgrade"] = reading(read_upgrade, self._client)
         return ClusterReadings(**found)
 
-    def _health(self, dialect: Dialect) -> HealthView:
+    def _health(self) -> HealthView:
         priority = self._patience.priority
-        body = self._client.body(calls.health(dialect, priority=priority))
-        health = parse_health(body, waited=None if dialect.queue_times else calls.LANGUID_SECONDS)
+        body = self._client.body(calls.health(priority=priority))
+        health = parse_health(body)
         self._patience.answered(settled=health.settled)
         return replace(health, waited_for=priority)
 
     def _cluster(
-        self, dialect: Dialect, *, with_snapshots: bool
+        self, *, with_snapshots: bool
     ) -> tuple[Reading[ClusterView], Reading[tuple[RunningSnapshot, ...]]]:
         kept, self._kept = self._kept, None
         if kept is not None:
             beside = with_snapshots and kept.snapshots is NOT_READ
             own = self._client.own_updates.since(kept.reading)
             with suppress(ReadFailed):  # then the whole state is read
-                body = self._client.body(
-                    calls.state_uuid(dialect, self._client.limits, with_snapshots=beside)
-                )
+                body = self._client.body(calls.state_uuid(self._client.limits, with_snapshots=beside))
                 if kept.is_still(body, own):
                     if beside:
                         kept = replace(kept, snapshots=reading(parse_snapshots, body))
                     self._kept = kept
                     return kept.cluster, kept.snapshots
-        return self._whole_cluster(dialect, with_snapshots=with_snapshots)
+        return self._whole_cluster(with_snapshots=with_snapshots)
 
     def _whole_cluster(
-        self, dialect: Dialect, *, with_snapshots: bool
+        self, *, with_snapshots: bool
     ) -> tuple[Reading[ClusterView], Reading[tuple[RunningSnapshot, ...]]]:
-        body = self._client.body(calls.state(dialect, self._client.limits, with_snapshots=with_snapshots))
+        body = self._client.body(calls.state(self._client.limits, with_snapshots=with_snapshots))
         number = self._client.own_updates.was_read()
         server = self._client.server()
         if isinstance(server, Fault):
             raise ReadFailed(server.unknown())
-        complete = self._meet(body, dialect)
-        view = reading(parse_cluster, body, self._lives, distribution=server.distribution, dialect=dialect)
+        complete = self._meet(body)
+        view = reading(parse_cluster, body, self._lives, distribution=server.distribution)
         if not isinstance(view, Unknown):
             self._uuids = {index.name: index.uuid for index in view.indices}
             self._names = {node.node_id: node.name for node in view.nodes}
@@ -187,7 +184,7 @@ class Observer:
                     )
         return view, snapshots
 
-    def _meet(self, state: Any, dialect: Dialect) -> bool:
+    def _meet(self, state: Any) -> bool:
         """Read the facts of nodes that are new or were restarted. Returns whether all facts are known.
 
         These answers are later than the state. If a node restarted in between, its new start time would be
@@ -197,8 +194,7 @@ class Observer:
         if not new:
             return True
         try:
-            body = self._client.body(calls.lives(new, dialect))
-            lives = parse_lives(body, roles_listed=dialect.roles_in_nodes)
+            lives = parse_lives(self._client.body(calls.lives(new)))
         except ReadFailed:
             return False  # the parser of the state reports its missing facts
         members: dict[NodeName, Member] = {}
@@ -207,14 +203,13 @@ class Observer:
             match state["nodes"].get(node_id):
                 case {"name": str(name), "transport_address": str()} as node:
                     self._lives[process_of(node_id, node)] = life
-                    where = f"nodes.{node_id}"
-                    known = NodeName(name) if dialect.ephemeral_ids else name_of(node, life.settings, where)
-                    names[node_id] = known
+                    known = NodeName(name)
+                    if renames(life.server):
+                        names[node_id] = known = name_of(node, life.settings, f"nodes.{node_id}")
                     members[known] = Member(server=life.server, http=life.http)
                 case _:
                     continue  # it has left the cluster since
-        if not dialect.ephemeral_ids:
-            self._client.call(names)
+        self._client.call(names)
         self._client.learn(members)
         self._weigh(state)
         return not unfamiliar(state, self._lives)
@@ -235,7 +230,7 @@ class Observer:
 
     def _settings_for(self, look: Collection[Look], dialect: Dialect) -> SettingsView:
         settings = self._settings_beside(dialect) if Look.CLUSTER in look else self._settings(dialect)
-        return with_modes(self._client, dialect, settings) if Look.MODES in look else settings
+        return with_modes(self._client, settings) if Look.MODES in look else settings
 
     def _settings_beside(self, dialect: Dialect) -> SettingsView:
         """The settings, just after the state was read or found to be the same."""
@@ -249,10 +244,11 @@ class Observer:
         return settings
 
     def _settings(self, dialect: Dialect) -> SettingsView:
-        body = self._client.body(calls.settings(dialect, self._client.limits))
-        settings = parse_settings(body, old_files=None if dialect.null_resets else self._old_files())
-        settings = replace(settings, allocation_flags=not dialect.allocation_enable)
-        if dialect.voting is VotingExclusions.NONE:
+        settings = parse_settings(self._client.body(calls.settings(self._client.limits)))
+        settings = replace(settings, allocation_flags=dialect.allocation_flags)
+        if not settings.resets:
+            settings = replace(settings, files=self._old_files())
+        if dialect.voting_by_count:
             lives = [life for key in self._present if (life := self._lives.get(key)) is not None]
             nodes = [(each.server.version, each.settings) for each in lives]
             settings = with_smallest_quorum(settings, nodes)
@@ -273,38 +269,29 @@ class Observer:
         version = parse_version(life.server.version)
         return rate_of(life.roles, life.rate, self._memory.get(ephemeral), version=version)
 
-    def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> tuple[Recovery, ...]:
-        body = self._client.body(calls.recoveries(dialect, active_only=not restarted))
-        if dialect.recovery_call == "_status":
-            with answer_of("recoveries"):
-                body = old_versions.recoveries(body, self._names)
+    def _recoveries(self, restarted: Collection[NodeName]) -> tuple[Recovery, ...]:
+        body = self._client.body(calls.recoveries(active_only=not restarted))
         if new := [name for name in recovering_indices(body) if name not in self._uuids]:
-            request = calls.index_uuids(dialect, self._client.limits, new)
+            request = calls.index_uuids(self._client.limits, new)
             self._uuids |= parse_index_uuids(self._client.body(request))
         return parse_recoveries(body, uuids=self._uuids, finished_on=restarted)
 
-    def _snapshots(self, dialect: Dialect) -> tuple[RunningSnapshot, ...]:
-        return parse_snapshots(self._client.body(calls.snapshots(dialect, self._client.limits)))
+    def _snapshots(self) -> tuple[RunningSnapshot, ...]:
+        return parse_snapshots(self._client.body(calls.snapshots(self._client.limits)))
 
     def _activity(
-        self, snapshots: Reading[tuple[RunningSnapshot, ...]], cluster: Reading[ClusterView], dialect: Dialect
+        self, snapshots: Reading[tuple[RunningSnapshot, ...]], cluster: Reading[ClusterView]
     ) -> Activity:
         running = tuple(
             replace(one, nodes=tuple(self._names.get(node, node) for node in one.nodes))
             for one in known(snapshots)
         )
-        body = self._client.body(calls.tasks() if dialect.task_list else calls.merge_pools())
-        if not dialect.task_list:
-            return parse_merge_pools(body, snapshots=running)
         members = {} if isinstance(cluster, Unknown) else {node.node_id: node.name for node in cluster.nodes}
-        return parse_tasks(body, snapshots=running, members=members)
+        return parse_tasks(self._client.body(calls.tasks()), snapshots=running, members=members)
 
-    def _disks(
-        self, settings: Reading[SettingsView], dialect: Dialect, *, stored: bool
-    ) -> Mapping[NodeName, Disk]:
+    def _disks(self, settings: Reading[SettingsView], *, stored: bool) -> Mapping[NodeName, Disk]:
         watermarks = known(settings)
-        body = self._client.body(calls.disks(dialect))
-        disks = parse_disks(body, watermarks, roles_listed=dialect.roles_in_nodes)
+        disks = parse_disks(self._client.body(calls.disks()), watermarks)
         held: Mapping[NodeName, int] = {}
         if stored:
             with suppress(ReadFailed):  # what a node holds only makes predictions better

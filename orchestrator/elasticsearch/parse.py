@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from orchestrator.elasticsearch.calls import MERGE_ACTION
 from orchestrator.elasticsearch.fields import (
     Malformed,
+    NotYetReported,
     answer_of,
     count,
     given,
@@ -23,9 +25,10 @@ from orchestrator.elasticsearch.fields import (
     parse_size,
     text,
     truth,
+    unlisted,
     within,
 )
-from orchestrator.elasticsearch.parse_cluster import attributed_roles, parse_roles
+from orchestrator.elasticsearch.parse_cluster import parse_roles
 from orchestrator.model.cluster import DATA_ROLES, Health, NodeName, Role, ShardId
 from orchestrator.model.observation import (
     Activity,
@@ -36,38 +39,21 @@ from orchestrator.model.observation import (
     SettingsView,
     SettingValue,
 )
-from orchestrator.model.reading import Seconds
 
 _ENDED: Final = ("SUCCESS", "FAILED", "MISSING", "DONE", "FAILURE")
 """States of a part of a snapshot that has ended, the last two as `_snapshot/_status` names them."""
-_MERGE: Final = "indices:admin/forcemerge"
-_REINDEXES: Final = (
-    "indices:data/write/reindex",
-    "indices:data/write/update/byquery",
-    "indices:data/write/delete/byquery",
-)
-MERGE_POOLS: Final = ("force_merge", "optimize")
-"""The thread pool of force-merges, from 2.1 on and before."""
-TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (_MERGE, *_REINDEXES))
-"""The actions requested from `_tasks`; each has parts such as `[n]` on the nodes that do its work."""
 
 
 @answer_of("cluster settings")
-def parse_settings(body: Any, *, old_files: Mapping[str, str] | None = None) -> SettingsView:
-    """`_cluster/settings?flat_settings&include_defaults`; every level must be present, even if empty.
-
-    Args:
-        body: the answer.
-        old_files: before 5.0, which lists no defaults and cannot make a setting absent: the values of absent
-            settings.
-    """
-    if old_files is not None:
-        old = [_flat(within(body, level), level) for level in ("persistent", "transient")]
-        return SettingsView(persistent=old[0], transient=old[1], files=dict(old_files), resets=False)
-    levels = [_flat(within(body, level), level) for level in ("persistent", "transient", "defaults")]
-    if not levels[2]:
+def parse_settings(body: Any) -> SettingsView:
+    """`_cluster/settings?flat_settings&include_defaults`; every level must be present, even if empty."""
+    persistent, transient = (_flat(within(body, level), level) for level in ("persistent", "transient"))
+    if unlisted(body, "defaults"):  # such a version cannot make a setting absent either
+        return SettingsView(persistent=persistent, transient=transient, resets=False)
+    defaults = _flat(within(body, "defaults"), "defaults")
+    if not defaults:
         raise Malformed("no default is listed")
-    return SettingsView(persistent=levels[0], transient=levels[1], files=levels[2])
+    return SettingsView(persistent=persistent, transient=transient, files=defaults)
 
 
 @answer_of("cluster settings")
@@ -94,13 +80,8 @@ def _setting(value: Any, where: str) -> SettingValue:
 
 
 @answer_of("cluster health")
-def parse_health(body: Any, *, waited: Seconds | None = None) -> HealthView:
-    """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0.
-
-    Args:
-        body: the answer.
-        waited: before 2.0, which lists no age of tasks: how long health waited for an empty queue.
-    """
+def parse_health(body: Any) -> HealthView:
+    """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0."""
 
     def number(name: str) -> int:
         return count(within(body, name), name)
@@ -109,10 +90,6 @@ def parse_health(body: Any, *, waited: Seconds | None = None) -> HealthView:
     if status not in {health.value for health in Health}:
         raise Malformed(f"status is {status!r}")
     settled = not truth(within(body, "timed_out"), "timed_out")
-    if waited is None:
-        oldest = number("task_max_waiting_in_queue_millis") / 1000
-    else:
-        oldest = 0.0 if settled else waited
     return HealthView(
         status=Health(status),
         settled=settled,
@@ -121,14 +98,9 @@ def parse_health(body: Any, *, waited: Seconds | None = None) -> HealthView:
         initializing_shards=number("initializing_shards"),
         relocating_shards=number("relocating_shards"),
         unassigned_shards=number("unassigned_shards"),
-        pending_tasks=number("number_of_pending_tasks") if waited is None else _pending(body, settled),
-        oldest_task=oldest,
+        pending_tasks=number("number_of_pending_tasks"),
+        oldest_task=number("task_max_waiting_in_queue_millis") / 1000,
     )
-
-
-def _pending(body: Any, settled: bool) -> int:  # noqa: FBT001  (a fact)
-    """Tasks in the master's queue; 0.90 does not list them: at least one if the wait timed out."""
-    return count(given(within(body, "number_of_pending_tasks"), int(not settled)), "number_of_pending_tasks")
 
 
 @answer_of("recoveries")
@@ -160,8 +132,12 @@ def parse_recoveries(
 
 def _recovery(index: str, uuid: str, value: Any) -> Recovery:
     where = f"a recovery of [{index}]"
-    size = mapping(given(within(value, "index", "size"), _size_before_1_5(value)), f"{where}: index.size")
+    size = mapping(within(value, "index", "size"), f"{where}: index.size")
     stage = text(within(value, "stage"), f"{where}: stage")
+    for end in ("source", "target"):
+        if unlisted(within(value, end), "name"):
+            node_id = within(value, end, "id")
+            raise NotYetReported(f"node {node_id} recovers a copy and is not among the nodes that were read")
     source = within(value, "source", "name")
     return Recovery(
         shard=ShardId(index=index, index_uuid=uuid, number=number(within(value, "id"), f"{where}: id")),
@@ -174,19 +150,6 @@ def _recovery(index: str, uuid: str, value: Any) -> Recovery:
         operations_replayed=max(0, number(within(value, "translog", "recovered"), f"{where}: translog")),
         done=stage.upper() == "DONE",
     )
-
-
-def _size_before_1_5(value: Any) -> Any:
-    """The bytes of a recovery in the form of later versions.
-
-    Before 1.5 files on the node's own disk count as recovered too (seen on 1.1.2 and 1.4.5).
-    """
-    size = within(value, "index", "bytes")
-    if not isinstance(size, dict):
-        return None
-    total, reused, recovered = (number(size.get(key), key) for key in ("total", "reused", "recovered"))
-    copied = 0 if within(value, "type") == "GATEWAY" else recovered
-    return {"total_in_bytes": total, "reused_in_bytes": reused, "recovered_in_bytes": copied}
 
 
 @answer_of("snapshots")
@@ -215,50 +178,6 @@ def _running_snapshot(each: Any) -> RunningSnapshot:
     )
 
 
-def listed_snapshots(body: Any) -> Any:
-    """`_snapshot/_status`, which lists those in progress, in the form of the cluster state."""
-    listed = [
-        {
-            **mapping(each, "snapshots"),
-            "start_time_millis": within(each, "stats", "start_time_in_millis"),
-            "shards": [
-                {"state": within(shard, "stage"), "node": within(shard, "node")}
-                for index in mapping(given(within(each, "indices"), {}), "indices").values()
-                for shard in mapping(given(within(index, "shards"), {}), "shards").values()
-            ],
-        }
-        for each in items(within(body, "snapshots"), "snapshots")
-    ]
-    return {"cluster_name": "(not listed)", "snapshots": {"snapshots": listed}}
-
-
-@answer_of("force-merges")
-def parse_merge_pools(body: Any, *, snapshots: tuple[RunningSnapshot, ...]) -> Activity:
-    """Before 2.3: force-merges by the thread pools of nodes. There are no reindexes yet.
-
-    A node without a proper pool in the answer is unread.
-    """
-    merges: set[NodeName] = set()
-    unread: set[NodeName] = set()
-    for node_id, node in mapping(within(body, "nodes"), "nodes").items():
-        name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
-        where = f"nodes.{node_id}: the pool of force-merges"
-        try:
-            pools = mapping(within(node, "thread_pool"), f"nodes.{node_id}.thread_pool")
-            pool = next((pools[name] for name in MERGE_POOLS if name in pools), None)
-            busy = count(within(pool, "active"), where) + count(within(pool, "queue"), where)
-        except Malformed:
-            unread.add(name)
-            continue
-        if busy:
-            merges.add(name)
-    if not mapping(within(body, "nodes"), "nodes"):
-        raise Malformed("no node is listed")
-    return Activity(
-        snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset(), unread=frozenset(unread)
-    )
-
-
 @answer_of("tasks")
 def parse_tasks(
     body: Any,
@@ -276,21 +195,26 @@ def parse_tasks(
         snapshots: snapshots in progress.
         members: names by node id.
     """
+    nodes = mapping(within(body, "nodes"), "nodes")
+    listed = {
+        node_id: NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
+        for node_id, node in nodes.items()
+    }
+    known = {**members, **listed}
     unread: set[NodeName] = set()
     for part in ("node_failures", "task_failures"):
         failures = items(given(within(body, part), []), part)
         ids = [str(within(failure, "node_id")) for failure in failures]
-        if part == "node_failures" and all(each in members for each in ids):
-            unread = {members[each] for each in ids}
+        if part == "node_failures" and all(each in known for each in ids):
+            unread = {known[each] for each in ids}
         elif failures:
             raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
     merges: set[NodeName] = set()
     reindexes: set[NodeName] = set()
-    for node_id, node in mapping(within(body, "nodes"), "nodes").items():
-        name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
+    for node_id, node in nodes.items():
         for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
             action = text(within(task, "action"), f"{task_id}.action")
-            (merges if action.startswith(_MERGE) else reindexes).add(name)
+            (merges if action.startswith(MERGE_ACTION) else reindexes).add(listed[node_id])
     return Activity(
         snapshots=snapshots,
         merges=frozenset(merges),
@@ -354,7 +278,7 @@ def _share(value: str, where: str) -> float:
 
 
 @answer_of("disks")
-def parse_disks(body: Any, settings: SettingsView, *, roles_listed: bool = True) -> Mapping[NodeName, Disk]:
+def parse_disks(body: Any, settings: SettingsView) -> Mapping[NodeName, Disk]:
     """`_nodes/stats/fs`, compared with the watermarks in the settings.
 
     A node that did not answer, has no disk (2.x: `node.client`; 5.1 to 7.x: `node.local_storage: false`) or
@@ -363,11 +287,10 @@ def parse_disks(body: Any, settings: SettingsView, *, roles_listed: bool = True)
     Args:
         body: the answer.
         settings: cluster settings, with the defaults under `cluster.routing.allocation.disk.`.
-        roles_listed: whether this version lists roles and counts the nodes that answered (5.0).
     """
     if not mapping(within(body, "nodes"), "nodes"):
         raise Malformed("no node sent its disks")
-    if roles_listed and not number(within(body, "_nodes", "successful"), "_nodes.successful"):
+    if not number(within(body, "_nodes", "successful"), "_nodes.successful"):
         raise Malformed("no node sent its disks")
     low, high = (
         parse_watermark(
@@ -382,9 +305,7 @@ def parse_disks(body: Any, settings: SettingsView, *, roles_listed: bool = True)
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
         name = NodeName(text(within(value, "name"), f"nodes.{node_id}.name"))
         with suppress(Malformed):
-            found[name] = _disk(
-                value, f"nodes.{node_id}", low=low, high=high, enabled=enabled, roles_listed=roles_listed
-            )
+            found[name] = _disk(value, f"nodes.{node_id}", low=low, high=high, enabled=enabled)
     return found
 
 
@@ -416,9 +337,7 @@ def parse_data_paths(body: Any) -> Mapping[NodeName, tuple[str, ...]]:
     return found
 
 
-def _disk(
-    value: Any, where: str, *, low: Watermark, high: Watermark, enabled: bool, roles_listed: bool
-) -> Disk:
+def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: bool) -> Disk:
     paths = [
         (
             number(within(path, "total_in_bytes"), f"{where}: total_in_bytes"),
@@ -428,8 +347,7 @@ def _disk(
     ]
     if not paths or any(total <= 0 for total, _ in paths):
         raise Malformed(f"{where} has no data path")
-    roles = parse_roles(within(value, "roles"), f"{where}.roles") if roles_listed else attributed_roles(value)
-    measured = enabled and bool(roles & _MEASURED)
+    measured = enabled and bool(parse_roles(within(value, "roles"), f"{where}.roles") & _MEASURED)
     return Disk(
         used_share=max(1 - available / total for total, available in paths),
         over_low=measured and any(low.passed(total=total, available=free) for total, free in paths),

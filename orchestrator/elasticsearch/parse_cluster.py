@@ -15,10 +15,7 @@ from typing import Any, Final
 from orchestrator.elasticsearch.dialect import (
     ELASTICSEARCH,
     OPENSEARCH,
-    ClusterUuid,
-    Dialect,
     ServerVersion,
-    VotingExclusions,
     family_of,
     parse_version,
 )
@@ -31,9 +28,10 @@ from orchestrator.elasticsearch.fields import (
     mapping,
     number,
     text,
+    unlisted,
     within,
 )
-from orchestrator.elasticsearch.old_versions import OWN_NAME, flattened, host_of, is_named, name_of
+from orchestrator.elasticsearch.old_versions import OWN_NAME, flattened, host_of, is_named, name_of, renames
 from orchestrator.elasticsearch.recovery_rates import OwnRate, parse_own_rate
 from orchestrator.model.cluster import CopyState, Incarnation, Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
@@ -51,23 +49,18 @@ _ABSENT: Final = frozenset({"", "_absent_"})
 
 
 @answer_of("cluster state")
-def parse_cluster(
-    body: Any, lives: Mapping[str, Life], *, distribution: str, dialect: Dialect
-) -> ClusterView:
+def parse_cluster(body: Any, lives: Mapping[str, Life], *, distribution: str) -> ClusterView:
     """A `_cluster/state` answer as a model object.
 
     Args:
         body: the parsed answer.
         lives: facts of nodes, by ephemeral id.
         distribution: `elasticsearch` or `opensearch`.
-        dialect: dialect of its version.
 
     Raises:
         ReadFailed: any part of it is invalid.
     """
-    nodes = parse_nodes(
-        body, lives, roles_in_state=dialect.roles_in_state, ephemeral_ids=dialect.ephemeral_ids
-    )
+    nodes = parse_nodes(body, lives)
     if not nodes:
         raise Malformed("no node is listed")
     places = {node_id: node.name for node_id, node in nodes.items()}
@@ -76,20 +69,15 @@ def parse_cluster(
         twice = sorted({name for name in names if names.count(name) > 1})
         raise Malformed(f"several nodes are called {', '.join(twice)}: names must be unique")
     metadata = mapping(within(body, "metadata"), "metadata")
-    indices = _indices(metadata, in_sync_listed=dialect.in_sync)
-    counted = dialect.voting is VotingExclusions.NONE and "cluster_coordination" not in metadata
+    indices = _indices(metadata)
+    counted = unlisted(metadata, "cluster_coordination")
     coordination = (
         {} if counted else mapping(metadata.get("cluster_coordination"), "metadata.cluster_coordination")
     )
-    uuid = {
-        ClusterUuid.TOP: within(body, "cluster_uuid"),
-        ClusterUuid.METADATA: metadata.get("cluster_uuid"),
-        ClusterUuid.NONE: within(body, "cluster_name"),
-    }[dialect.cluster_uuid]
     master_id = within(body, "master_node")
     return ClusterView(
         name=text(within(body, "cluster_name"), "cluster_name"),
-        uuid=text(uuid, "cluster_uuid"),
+        uuid=text(within(body, "cluster_uuid"), "cluster_uuid"),
         version=min((node.version for node in nodes.values()), key=_version_order),
         distribution=distribution,
         state_version=number(within(body, "version"), "version"),
@@ -144,15 +132,12 @@ def _shutdowns(metadata: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(mapping(nodes, f"{where}.nodes")))
 
 
-def _indices(metadata: dict[str, Any], *, in_sync_listed: bool) -> dict[str, Index]:
+def _indices(metadata: dict[str, Any]) -> dict[str, Index]:
     listed = mapping(metadata.get("indices", {}), "metadata.indices")
-    return {
-        name: _index(name, mapping(value, f"metadata.indices.{name}"), in_sync_listed=in_sync_listed)
-        for name, value in listed.items()
-    }
+    return {name: _index(name, mapping(value, f"metadata.indices.{name}")) for name, value in listed.items()}
 
 
-def _index(name: str, value: dict[str, Any], *, in_sync_listed: bool) -> Index:
+def _index(name: str, value: dict[str, Any]) -> Index:
     where = f"metadata.indices.{name}"
     settings = mapping(within(value, "settings", "index"), f"{where}.settings.index")
     state = text(value.get("state"), f"{where}.state")
@@ -168,12 +153,14 @@ def _index(name: str, value: dict[str, Any], *, in_sync_listed: bool) -> Index:
         filters=_filters(within(settings, "routing", "allocation")),
         allocation_enable=_first_text(within(settings, "routing", "allocation", "enable")),
         searchable_snapshot=_first_text(within(settings, "store", "type")) in _SNAPSHOT_STORES,
-        in_sync=_in_sync(value, f"{where}.in_sync_allocations") if in_sync_listed else None,
+        in_sync=_in_sync(value, f"{where}.in_sync_allocations"),
         shrinks=within(value, "ilm", "action") == "shrink" and within(value, "ilm", "step") != "ERROR",
     )
 
 
-def _in_sync(index: dict[str, Any], where: str) -> dict[int, frozenset[str]]:
+def _in_sync(index: dict[str, Any], where: str) -> dict[int, frozenset[str]] | None:
+    if unlisted(index, "in_sync_allocations"):
+        return None
     return {
         number(shard, where): frozenset([text(copy, where) for copy in items(copies, where)])
         for shard, copies in mapping(index.get("in_sync_allocations"), where).items()
@@ -338,7 +325,7 @@ def ids_without_name(body: Any) -> frozenset[str]:
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
         server = parse_version_of(mapping(value, f"nodes.{node_id}"), f"nodes.{node_id}")
         dialect = family_of(server.distribution, server.version)
-        if dialect is not None and dialect.accepted and not dialect.ephemeral_ids:
+        if dialect is not None and dialect.accepted and renames(server):
             found.add(node_id)
     return frozenset(found)
 
@@ -374,14 +361,10 @@ def process_ids(body: Any) -> dict[NodeName, int]:
     return found
 
 
-def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
+def parse_lives(body: Any) -> dict[str, Life]:
     """The facts of nodes, by node id, from `_nodes/{ids}/jvm,http,settings,plugins`.
 
     A node of which a fact is missing or has another form is left out: what it lacks is unknown of it alone.
-
-    Args:
-        body: the answer.
-        roles_listed: whether this version lists roles; otherwise they are in the node's attributes.
 
     Raises:
         Malformed: the answer has another form.
@@ -389,19 +372,18 @@ def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
     found: dict[str, Life] = {}
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
         with suppress(Malformed):
-            found[node_id] = _life(value, f"nodes.{node_id}", roles_listed=roles_listed)
+            found[node_id] = _life(value, f"nodes.{node_id}")
     return found
 
 
-def _life(value: Any, where: str, *, roles_listed: bool) -> Life:
+def _life(value: Any, where: str) -> Life:
     node = mapping(value, where)
     address = within(node, "http", "publish_address")
     return Life(
-        roles=parse_roles(node.get("roles"), f"{where}.roles") if roles_listed else attributed_roles(node),
+        roles=parse_roles(node.get("roles"), f"{where}.roles"),
         server=parse_version_of(node, where),
         started_at_ms=number(
-            given(within(node, "jvm", "start_time_in_millis"), within(node, "jvm", "start_time")),
-            f"{where}.jvm.start_time_in_millis",  # on 0.90 and 1.1 it is `start_time`
+            within(node, "jvm", "start_time_in_millis"), f"{where}.jvm.start_time_in_millis"
         ),
         http=address if isinstance(address, str) else None,
         rate=parse_own_rate(node.get("settings"), f"{where}.settings"),
@@ -418,19 +400,6 @@ def _plugins(value: Any, where: str) -> frozenset[str]:
         Malformed: a plugin has no name.
     """
     return frozenset(text(within(plugin, "name"), where) for plugin in items(given(value, []), where))
-
-
-def attributed_roles(node: Any) -> frozenset[Role]:
-    """Roles of a node before 5.0: both, unless its attributes `data`, `master` or `client` take them away."""
-    attributes = mapping(given(within(node, "attributes"), {}), "attributes")
-    if attributes.get("client") == "true":
-        return frozenset({Role.COORDINATING})
-    roles = {
-        role
-        for name, role in (("data", Role.DATA), ("master", Role.MASTER))
-        if attributes.get(name) != "false"
-    }
-    return frozenset(roles) or frozenset({Role.COORDINATING})
 
 
 def parse_roles(value: Any, where: str) -> frozenset[Role]:
@@ -460,21 +429,19 @@ def unfamiliar(body: Any, lives: Collection[str]) -> tuple[str, ...]:
 
 
 def process_of(node_id: str, node: Mapping[str, Any]) -> str:
-    """The id of a node's process: its ephemeral id; before 5.0 the node id, which is new at each start."""
+    """The id of a node's process; before 5.0 it is the node id, which is new at each start (`eras`)."""
     return str(given(node.get("ephemeral_id"), node_id))
 
 
-def parse_nodes(
-    body: Any, lives: Mapping[str, Life], *, roles_in_state: bool, ephemeral_ids: bool = True
-) -> dict[str, Node]:
+def parse_nodes(body: Any, lives: Mapping[str, Life]) -> dict[str, Node]:
     """The members, by node id, from a cluster state.
+
+    Where this version's state lists no roles and versions, a node that has not reported them yet makes the
+    reading unknown: its roles decide whether others may go down.
 
     Args:
         body: the cluster state.
         lives: facts of nodes, by ephemeral id.
-        roles_in_state: whether this version's state lists roles and versions. Where it does not, a node that
-            has not reported them yet makes the reading unknown: its roles decide whether others may go down.
-        ephemeral_ids: whether this version's state lists the processes' ids.
 
     Raises:
         Malformed: a node lacks what it must have.
@@ -485,11 +452,11 @@ def parse_nodes(
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
         where = f"nodes.{node_id}"
         node = mapping(value, where)
-        ephemeral = text(node.get("ephemeral_id") if ephemeral_ids else node_id, f"{where}.ephemeral_id")
+        ephemeral = text(node.get("ephemeral_id"), f"{where}.ephemeral_id")
         life = lives.get(ephemeral)
         name = text(node.get("name"), f"{where}.name")
         own = text(node.get(OWN_NAME, name), f"{where}.{OWN_NAME}")
-        if not ephemeral_ids and life is not None:
+        if ephemeral == node_id and life is not None:  # before 5.0
             name = name_of(node, life.settings, where)
             unnamed |= frozenset() if is_named(life.settings) else {name}
             if name in unnamed and any(other.name == name for other in found.values()):
@@ -497,7 +464,7 @@ def parse_nodes(
                     f"several nodes without `node.name` share the address {name}: set `node.name`, or "
                     "a fixed `transport.tcp.port`, on each, which takes effect when the node starts"
                 )
-        if roles_in_state:
+        if not unlisted(node, "roles"):
             roles = parse_roles(node.get("roles"), f"{where}.roles")
             version = text(node.get("version"), f"{where}.version")
         elif life is not None:

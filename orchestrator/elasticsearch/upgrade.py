@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.client import ElasticsearchClient
-from orchestrator.elasticsearch.dialect import NONE, Dialect
+from orchestrator.elasticsearch.dialect import NEWEST
 from orchestrator.elasticsearch.faults import Fault
 from orchestrator.elasticsearch.fields import (
     Malformed,
@@ -36,18 +36,18 @@ _NO_SUCH_API: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, H
 """The answers of a server without X-Pack to a path of X-Pack (seen on 5.6, 6.8, 7.17, 8.19 and 9.1)."""
 
 
-def read_upgrade(client: ElasticsearchClient, dialect: Dialect) -> UpgradeView:
+def read_upgrade(client: ElasticsearchClient) -> UpgradeView:
     """The fitness of the cluster for an upgrade.
 
     Raises:
         ReadFailed: indices or settings of nodes were not read.
     """
-    created = parse_creations(_body(client, calls.creations(dialect, client.limits)))
+    created = parse_creations(_body(client, calls.creations(client.limits)))
     settings = parse_node_settings(_body(client, calls.node_settings()))
-    youngest = reading(_youngest, client, dialect)
+    youngest = reading(_youngest, client)
     ended, name = (youngest, "") if isinstance(youngest, Unknown) else youngest or (None, "")
     return UpgradeView(
-        deprecations=reading(_deprecations, client, dialect),
+        deprecations=reading(_deprecations, client),
         snapshot_ended=ended,
         snapshot=name,
         created={name: version for name, (version, _) in created.items()},
@@ -56,19 +56,19 @@ def read_upgrade(client: ElasticsearchClient, dialect: Dialect) -> UpgradeView:
     )
 
 
-def with_modes(client: ElasticsearchClient, dialect: Dialect, settings: SettingsView) -> SettingsView:
+def with_modes(client: ElasticsearchClient, settings: SettingsView) -> SettingsView:
     """The settings with the upgrade mode of machine learning; without it where the cluster has none.
 
     Raises:
         ReadFailed: the mode was not read.
     """
-    if not dialect.ml_mode:
-        return settings
     outcome = client.read(calls.ml_info())
     if isinstance(outcome, Fault):
         if outcome.status in _NO_SUCH_API or outcome.unlicensed:
             return settings
         raise _unread(outcome, "upgrade mode of machine learning")
+    if outcome.body is None:  # this version has none
+        return settings
     mode = parse_upgrade_mode(outcome.body)
     return replace(settings, persistent={**settings.persistent, ML_UPGRADE_MODE: mode})
 
@@ -85,33 +85,31 @@ def _unread(fault: Fault, of: str = "") -> ReadFailed:
     return ReadFailed(replace(fault.unknown(of), passes=fault.passes))
 
 
-def _deprecations(client: ElasticsearchClient, dialect: Dialect) -> tuple[Deprecation, ...]:
-    if dialect.deprecations == NONE:
-        return ()
-    outcome = client.read(calls.deprecations(dialect))
+def _deprecations(client: ElasticsearchClient) -> tuple[Deprecation, ...]:
+    request = calls.deprecations()
+    outcome = client.read(request)
     if not isinstance(outcome, Fault):
         return parse_deprecations(outcome.body)
     if outcome.status not in _NO_SUCH_API:
         raise _unread(outcome)
+    sent = (client.spoken or NEWEST).spelled(request)
     reason = (
-        f"this server has no `GET /{dialect.deprecations}`, a part of X-Pack, so it cannot "
+        f"this server has no `{sent}`, a part of X-Pack, so it cannot "
         "list what the next major version no longer takes: read its list of breaking changes instead"
     )
     raise ReadFailed(Unsupported(reason=reason))
 
 
-def _youngest(client: ElasticsearchClient, dialect: Dialect) -> tuple[Instant, str] | None:
+def _youngest(client: ElasticsearchClient) -> tuple[Instant, str] | None:
     """When the youngest snapshot without a failed shard ended, and its `repository/name`.
 
     Repositories are asked one by one: one that cannot be read must not hide the snapshots of another.
     """
-    if not dialect.path_parts:
-        return None  # 0.90 has no snapshots
     found: list[tuple[Instant, str]] = []
     unread: ReadFailed | None = None
-    for repository in parse_repositories(_body(client, calls.repositories(dialect, client.limits))):
+    for repository in parse_repositories(_body(client, calls.repositories(client.limits))):
         try:
-            body = _body(client, calls.finished_snapshots(dialect, client.limits, repository))
+            body = _body(client, calls.finished_snapshots(client.limits, repository))
             youngest = parse_youngest(body)
         except ReadFailed as error:
             unread = ReadFailed(replace(error.unknown, reason=f"repository {repository}: {error}"))

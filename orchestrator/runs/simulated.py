@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 from sqlalchemy import Engine, StaticPool, create_engine
 
 from orchestrator.config.policy import Overrides
-from orchestrator.elasticsearch.dialect import STATE, family_of
+from orchestrator.elasticsearch.dialect import family_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
@@ -354,7 +354,7 @@ def simulated_cluster(world: World, fate: Fate, seams: Seams) -> SimulatedCluste
     def reads_state_for_snapshots() -> bool:
         view = views.cluster(world)
         dialect = family_of(view.distribution, view.version)
-        return dialect is None or dialect.snapshot_call == STATE
+        return dialect is None or dialect.snapshots_in_state
 
     return SimulatedCluster(
         world=world, fate=fate, seams=seams, reads_state_for_snapshots=reads_state_for_snapshots

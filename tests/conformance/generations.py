@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from orchestrator.elasticsearch.dialect import Dialect, FlushForm, VotingExclusions, dialect_for
+from orchestrator.elasticsearch.dialect import Dialect, dialect_for
 from tests.lab.distributions import Distribution, find_distribution
 
 USUAL: Final = "opensearch-2.19.0"
@@ -45,8 +45,8 @@ class Generation:
     def has(self, need: Need) -> bool:
         """Whether a scene with this need can be played. What no dialect has differs by version only."""
         return {
-            Need.ENABLE: self.dialect.allocation_enable,
-            Need.VOTING_EXCLUSIONS: self.dialect.voting is not VotingExclusions.NONE,
+            Need.ENABLE: not self.dialect.allocation_flags,
+            Need.VOTING_EXCLUSIONS: not self.dialect.voting_by_count,
             Need.CLOSED_COPIES: not self.server.before(7, 2),
             Need.DELAY: not self.server.before(1, 7),
         }[need]
@@ -59,7 +59,7 @@ class Generation:
     @property
     def by_operations(self) -> bool:
         """Whether a copy on disk is found again although it missed writes: else only if its files match."""
-        return self.dialect.sequence_numbers and self.dialect.flush is FlushForm.PLAIN
+        return not self.server.before(7, 6)
 
     @property
     def reroutes_late(self) -> bool:

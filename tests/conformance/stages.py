@@ -375,7 +375,7 @@ class RealStage:
         return read.master
 
     def _enabled(self, enable: str) -> dict[str, str]:
-        if self.generation.dialect.allocation_enable:
+        if not self.generation.dialect.allocation_flags:
             return {"index.routing.allocation.enable": enable}
         return {FLAGS[enable].replace("cluster.", "index.", 1): "true"}
 

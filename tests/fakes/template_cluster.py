@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from typing import Any
 
 from orchestrator.elasticsearch.access import RequestLimits
 from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.client import OwnUpdates
-from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, Dialect
+from orchestrator.elasticsearch.dialect import Dialect
+from orchestrator.elasticsearch.eras import COMPONENT_TEMPLATE, LEGACY_TEMPLATE
 from orchestrator.elasticsearch.faults import Answer, Fault
 
 Send = Callable[[HttpRequest], Answer | Fault]
@@ -78,10 +79,17 @@ class TemplateClient:
     """What the lease uses of a client."""
 
     def __init__(self, send: Send, dialect: Dialect) -> None:
-        self.read = self.write = send
+        self.read = self.write = lambda request: self._sent(send, request)
         self.dialect = dialect
         self.own_updates = OwnUpdates()
         self.limits = RequestLimits()
+
+    def _sent(self, send: Send, request: HttpRequest) -> Answer | Fault:
+        spelled = self.dialect.spelled(request)
+        outcome = send(spelled)
+        if isinstance(outcome, Fault):
+            return outcome
+        return replace(outcome, body=spelled.reshape(outcome.body))
 
     def dialect_to_write(self) -> Dialect:
         return self.dialect

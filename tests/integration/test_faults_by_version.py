@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.access import Access
 from orchestrator.elasticsearch.bulk import BulkReader
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.elasticsearch.dialect import dialect_for
 from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.parse import parse_health
 from orchestrator.model.action import Done, Flush
@@ -87,7 +89,8 @@ def health_that_timed_out_is_no_answer(lab: LabCluster, status: int) -> None:
     """By whichever status: the body says whether it timed out."""
     answered, told = _answer(lab, "GET", "/_cluster/health?wait_for_nodes=ge(2)&timeout=1s")
     assert (answered, told["timed_out"]) == (status, True)
-    late = reading(parse_health, told, waited=5.0 if lab.distribution.before(2) else None)
+    dialect = dialect_for(lab.distribution.product.value, lab.distribution.version)
+    late = reading(parse_health, dialect.spelled(calls.health()).reshape(told))
     assert isinstance(late, HealthView)
     assert not late.settled
     with _port(lab) as port:

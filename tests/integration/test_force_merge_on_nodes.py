@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +17,7 @@ from orchestrator.elasticsearch.access import Access
 from orchestrator.elasticsearch.bulk import force_merge
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.elasticsearch.eras import merge_ends_the_call
 from orchestrator.elasticsearch.faults import Fault
 from orchestrator.model.action import Done, ForceMerge, RefreshIndex
 from orchestrator.model.cluster import NodeName
@@ -185,12 +185,14 @@ def test_a_call_that_waits_for_the_end_is_found_among_the_tasks(
     (uuid,) = (index.uuid for index in found.open)
     merge = ForceMerge(index="posts", index_uuid=uuid, max_segments=MOST)
     asked = lab.nodes[0].name
-    client = open_client(lab, lab.endpoints[0])
+    client: Any = open_client(lab, lab.endpoints[0])
     dialect = client.dialect()
     assert not isinstance(dialect, Fault)
+    write = client.write
+    client.write = lambda request: write(merge_ends_the_call(request))
     with merges_that_last(lab):
         began = time.monotonic()
-        done = force_merge(client, replace(dialect, merge_task=False), merge)
+        done = force_merge(client, dialect, merge)
         assert time.monotonic() - began < 30
         client.close()
         assert isinstance(done, Done), done

@@ -12,7 +12,8 @@ import pytest
 
 from orchestrator.elasticsearch.access import Access
 from orchestrator.elasticsearch.client import ElasticsearchClient
-from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, dialect_for
+from orchestrator.elasticsearch.dialect import dialect_for
+from orchestrator.elasticsearch.eras import COMPONENT_TEMPLATE, LEGACY_TEMPLATE
 from orchestrator.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from orchestrator.model.action import Done, Refused
 from orchestrator.model.lease import LeaseRecord
@@ -97,7 +98,7 @@ def test_the_lease_is_taken_kept_and_taken_over(lab: LabCluster, version: str) -
 
 def test_a_legacy_record_counts_and_is_removed(lab: LabCluster, version: str) -> None:
     """One of an earlier version of the program, which a template of others may forbid to create."""
-    path, body = f"/_template/{PREFIX}4?create=true", lease_body(replace(OTHER, epoch=4), OLD)
+    path, body = f"/_template/{PREFIX}4?create=true", lease_body(replace(OTHER, epoch=4), LEGACY_TEMPLATE)
     answer = lab.client.send(lab.endpoints[0], "PUT", path, body)
     assert answer.ok is (version not in STRICT), answer
     if not answer.ok:

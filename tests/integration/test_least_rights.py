@@ -22,7 +22,8 @@ from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.access import RequestLimits
 from orchestrator.elasticsearch.act import request_for
 from orchestrator.elasticsearch.calls import HttpRequest
-from orchestrator.elasticsearch.dialect import NONE, Dialect, dialect_for
+from orchestrator.elasticsearch.dialect import Dialect, dialect_for
+from orchestrator.elasticsearch.eras import merge_ends_the_call
 from orchestrator.elasticsearch.lease import PREFIX, ElasticsearchLease
 from orchestrator.model.action import (
     ClearVotingExclusions,
@@ -64,33 +65,32 @@ def reads(dialect: Dialect) -> Mapping[str, HttpRequest]:
         "members": calls.members(),
         "own_names": calls.own_names(),
         "processes": calls.processes(),
-        "state": calls.state(dialect, LIMITS, with_snapshots=True),
-        "state_uuid": calls.state_uuid(dialect, LIMITS, with_snapshots=True),
-        "snapshots": calls.snapshots(dialect, LIMITS),
-        "index_uuids": calls.index_uuids(dialect, LIMITS, ["posts"]),
-        "names": calls.names(dialect, LIMITS),
-        "bulk_state": calls.bulk_state(dialect, LIMITS, ["posts"]),
-        "segments": calls.segments(dialect, ["posts"]),
-        "writes": calls.writes(dialect, ["posts"]),
-        "lives": calls.lives(["_all"], dialect),
-        "settings": calls.settings(dialect, LIMITS),
-        "levels": calls.levels(dialect, LIMITS),
-        "health": calls.health(dialect),
-        "recoveries": calls.recoveries(dialect, active_only=True),
+        "state": calls.state(LIMITS, with_snapshots=True),
+        "state_uuid": calls.state_uuid(LIMITS, with_snapshots=True),
+        "snapshots": calls.snapshots(LIMITS),
+        "index_uuids": calls.index_uuids(LIMITS, ["posts"]),
+        "names": calls.names(LIMITS),
+        "bulk_state": calls.bulk_state(LIMITS, ["posts"]),
+        "segments": calls.segments(["posts"]),
+        "writes": calls.writes(["posts"]),
+        "lives": calls.lives(["_all"]),
+        "settings": calls.settings(LIMITS),
+        "levels": calls.levels(LIMITS),
+        "health": calls.health(),
+        "recoveries": calls.recoveries(active_only=True),
         "tasks": calls.tasks(),
-        "merge_pools": calls.merge_pools(),
         "task": calls.task("none:1", patience=1.0),
-        "disks": calls.disks(dialect),
+        "disks": calls.disks(),
         "stored": calls.stored(),
         "data_paths": calls.data_paths(),
         "memory": calls.memory(["_local"]),
-        "leases": calls.leases(dialect, dialect.lease_forms[0], PREFIX, 10.0),
-        "leases_at_once": calls.leases_at_once(dialect, LIMITS, PREFIX),
-        "creations": calls.creations(dialect, LIMITS),
+        "leases": calls.leases(dialect.lease_forms[0], PREFIX, 10.0, present=True),
+        "leases_at_once": calls.leases_at_once(LIMITS, PREFIX),
+        "creations": calls.creations(LIMITS),
         "node_settings": calls.node_settings(),
-        "repositories": calls.repositories(dialect, LIMITS),
-        "finished_snapshots": calls.finished_snapshots(dialect, LIMITS, "none"),
-        "deprecations": calls.deprecations(dialect),
+        "repositories": calls.repositories(LIMITS),
+        "finished_snapshots": calls.finished_snapshots(LIMITS, "none"),
+        "deprecations": calls.deprecations(),
         "ml_info": calls.ml_info(),
     }
 
@@ -133,12 +133,13 @@ def lease_calls(dialect: Dialect) -> tuple[HttpRequest, ...]:
 
 def every_call(dialect: Dialect) -> tuple[HttpRequest, ...]:
     """All that the program sends, in an order in which it also works."""
+    every = (*reads(dialect).values(), *map(request_for, VERBS))
+    sent = [each for each in map(dialect.spelled, every) if each.instead is None]
     # A merge that is begun as a task is refused by the task's result alone; the call for it is the same.
-    answered = replace(dialect, merge_task=False)
-    verbs = (request_for(verb, answered) for verb in VERBS)
-    every = (*reads(dialect).values(), *verbs, *lease_calls(dialect))
-    unsent = (f"/{NONE}", *(() if dialect.ml_mode else ("/_ml/info", "/_ml/set_upgrade_mode")))
-    return tuple(each for each in every if each.path not in unsent)
+    sent = [merge_ends_the_call(each) if each.path.endswith("/_forcemerge") else each for each in sent]
+    if dialect.spelled(calls.ml_info()).instead is not None:
+        sent = [each for each in sent if each.path != "/_ml/set_upgrade_mode"]
+    return (*sent, *lease_calls(dialect))
 
 
 DISTRIBUTION = Distribution(product=Product.OPENSEARCH, version="2.19.1", java_minimum=17, java_maximum=23)

@@ -20,7 +20,6 @@ from orchestrator.elasticsearch.old_versions import file_values
 from orchestrator.elasticsearch.parse import (
     parse_disks,
     parse_health,
-    parse_merge_pools,
     parse_recoveries,
     parse_settings,
     parse_snapshots,
@@ -35,6 +34,7 @@ from orchestrator.elasticsearch.parse_cluster import (
     process_of,
 )
 from orchestrator.elasticsearch.resolve import parse_names, parse_resolution
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.reading import Reading, Unknown
 from tests.fakes.plain import lines
@@ -70,17 +70,36 @@ def raw(version: str, name: str) -> Any:
 
 
 def body(version: str, name: str) -> Any:
-    """The answer as it is read: that of 0.90 in the form of later versions."""
-    answer, dialect = raw(version, name), dialect_of(version)
-    asked: dict[str, HttpRequest] = {
-        "state": calls.state(dialect, RequestLimits(), with_snapshots=False),
-        "lives": calls.lives(["x"], dialect),
-    }
-    reshape = asked[name].reshape if name in asked else None
-    if name == "recoveries" and dialect.recovery_call == "_status":
-        names = {node_id: node["name"] for node_id, node in body(version, "state")["nodes"].items()}
-        return old_versions.recoveries(answer, names)
-    return answer if reshape is None else reshape(answer)
+    """The answer as it is read: in the newest form."""
+    answer, kind = raw(version, name), name.rpartition(".")[2]
+    if kind in ASKED:
+        answer = reshaped(version, ASKED[kind], answer)
+    if version == "0.90.13" and kind == "recoveries":  # it has ids alone
+        names = {node_id: NodeName(node["name"]) for node_id, node in body(version, "state")["nodes"].items()}
+        answer = old_versions.renamed(answer, names)
+    return answer
+
+
+def reshaped(version: str, request: HttpRequest, answer: Any) -> Any:
+    """An answer of this version to a request, in the newest form."""
+    return dialect_of(version).spelled(request).reshape(answer)
+
+
+LIMITS = RequestLimits()
+ASKED = {
+    "state": calls.state(LIMITS, with_snapshots=False),
+    "lives": calls.lives(["x"]),
+    "recoveries": calls.recoveries(active_only=False),
+    "active": calls.recoveries(active_only=True),
+    "health": calls.health(),
+    "disks": calls.disks(),
+    "settings": calls.settings(LIMITS),
+    "snapshots": calls.snapshots(LIMITS),
+    "pools": calls.tasks(),
+    "segments": calls.segments(["x"]),
+    "writes": calls.writes(["x"]),
+}
+"""The request of a kind of answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +114,13 @@ class Moment:
 
     def lives(self) -> dict[str, Life]:
         nodes = self.body("state")["nodes"]
-        read = parse_lives(self.body("lives"), roles_listed=dialect_of(self.version).roles_in_nodes)
+        read = parse_lives(self.body("lives"))
         return {process_of(node_id, nodes[node_id]): life for node_id, life in read.items()}
 
     def parsed(self, state: Any, lives: dict[str, Life] | None = None) -> Reading[ClusterView]:
         """Another state of this cluster, read."""
         known = self.lives() if lives is None else lives
-        dialect = dialect_of(self.version)
-        return reading(parse_cluster, state, known, distribution=product_of(self.version), dialect=dialect)
+        return reading(parse_cluster, state, known, distribution=product_of(self.version))
 
     def view(self, lives: dict[str, Life] | None = None) -> ClusterView:
         read = self.parsed(self.body("state"), lives)
@@ -119,10 +137,10 @@ class Moment:
     def read_settings(self, answer: Any) -> Reading[SettingsView]:
         """Another answer of this cluster, read."""
         life, *_ = self.lives().values()
-        new = dialect_of(self.version).null_resets
-        return reading(
-            parse_settings, answer, old_files=None if new else file_values(life.settings, life.server.version)
-        )
+        settings = reading(parse_settings, answer)
+        if isinstance(settings, Unknown) or settings.resets:
+            return settings
+        return replace(settings, files=file_values(life.settings, life.server.version))
 
 
 # What each answer is read as: `data/elasticsearch-read/VERSION.txt` -----------------------------------------
@@ -139,8 +157,8 @@ def read_as(version: str) -> str:
     return "".join(f"{line}\n" for line in found)
 
 
-UNREAD = {("5.6.16", "settings"), ("1.7.6", "snapshots")}
-"""5.6 refuses the call that was recorded; 1.7 answers another one, in another form."""
+UNREAD = {("5.6.16", "settings")}
+"""5.6 refuses the call that was recorded."""
 
 
 def _state(at: Moment, body: Any) -> Iterator[str]:
@@ -163,17 +181,9 @@ def _recoveries(at: Moment, body: Any) -> Iterator[str]:
     yield from lines("with finished ones", reading(parse_recoveries, body, uuids=uuids, finished_on=every))
 
 
-def _health(at: Moment, body: Any) -> Iterator[str]:
-    yield from lines(
-        "health", reading(parse_health, body, waited=None if dialect_of(at.version).queue_times else 5.0)
-    )
-
-
 def _disks(at: Moment, body: Any) -> Iterator[str]:
     settings = replace(at, name=at.name.replace("down", "settled")).settings()
-    yield from lines(
-        "disk", reading(parse_disks, body, settings, roles_listed=dialect_of(at.version).roles_in_nodes)
-    )
+    yield from lines("disk", reading(parse_disks, body, settings))
 
 
 def _server(at: Moment, body: Any) -> Iterator[str]:
@@ -200,7 +210,7 @@ def _bulk(at: Moment, body: Any) -> Iterator[str]:
         yield from lines(state.name, state)
         if state.open:
             segments, writes = at.body("segments"), at.body("writes")
-            read = reading(parse_bulk_index, state, segments=segments, writes=writes, sequence_numbers=True)
+            read = reading(parse_bulk_index, state, segments=segments, writes=writes)
             yield from lines(state.name, read)
 
 
@@ -214,14 +224,14 @@ READ: dict[str, Callable[[Moment, Any], Iterator[str]]] = {
     "state": _state,
     "recoveries": _recoveries,
     "active": _recoveries,
-    "health": _health,
+    "health": lambda _, body: lines("health", reading(parse_health, body)),
     "disks": _disks,
     "probe": _server,
     "identity": _server,
     "settings": _settings,
     "tasks": lambda _, body: lines("activity", reading(parse_tasks, body, snapshots=())),
     "snapshots": lambda _, body: lines("snapshots", reading(parse_snapshots, body)),
-    "pools": lambda _, body: lines("activity", reading(parse_merge_pools, body, snapshots=())),
+    "pools": lambda _, body: lines("activity", reading(parse_tasks, body, snapshots=())),
     "merges": lambda _, body: lines("merge", reading(parse_merges, body)),
     "indices": _bulk,
     "names": _names,

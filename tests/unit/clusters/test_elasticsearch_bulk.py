@@ -19,7 +19,7 @@ from orchestrator.elasticsearch.fields import reading
 from orchestrator.model.merging import BulkIndex
 from orchestrator.model.reading import Reading, Unknown
 from tests.unit.clusters.cases import known
-from tests.unit.clusters.recordings import BULK, raw
+from tests.unit.clusters.recordings import ASKED, BULK, raw, reshaped
 
 Change = Callable[[Any], object]
 
@@ -36,11 +36,10 @@ def states_of(version: str, moment: str = "loaded") -> dict[str, BulkState]:
 
 
 def parsed(version: str, name: str = "posts", moment: str = "loaded", **more: Any) -> Reading[BulkIndex]:
-    """An index from the recorded answers; `segments`, `writes` and the dialect's words may be others."""
+    """An index from the recorded answers; `segments` and `writes` may be others."""
     given = {
         "segments": raw(version, f"{moment}.segments"),
         "writes": raw(version, f"{moment}.writes"),
-        "sequence_numbers": True,
         **more,
     }
     return reading(parse_bulk_index, states_of(version, moment)[name], **given)
@@ -112,7 +111,8 @@ def test_writes_that_are_not_all_there_are_unknown(subtests: pytest.Subtests) ->
 
 def test_without_sequence_numbers_operations_alone_are_read() -> None:
     writes = damaged("9.1.0", "loaded.writes", WRITES[2])
-    read = known(parsed("9.1.0", writes=writes, sequence_numbers=False)).writes
+    writes = reshaped("5.6.16", ASKED["writes"], writes)
+    read = known(parsed("9.1.0", writes=writes)).writes
     assert (read.operations, read.sequence) == (352, None)
 
 
@@ -121,12 +121,13 @@ def test_committed_segments_count_where_a_flush_loses_a_merge() -> None:
     for committed in (40, 0):
         for each in _copies(answer):
             each["num_committed_segments"] = committed
-        later = known(parsed("9.1.0", segments=answer, merge_committed=True))
-        before = known(parsed("9.1.0", segments=answer, merge_committed=False))
+        later = known(parsed("9.1.0", segments=answer))
+        before = known(parsed("9.1.0", segments=reshaped("1.4.5", ASKED["segments"], answer)))
         assert later.segments < 40
         assert before.segments == max(committed, later.segments)
     del _copies(answer)[0]["num_committed_segments"]
-    assert isinstance(parsed("9.1.0", segments=answer, merge_committed=False), Unknown)
+    lacking = reshaped("1.4.5", ASKED["segments"], answer)
+    assert isinstance(parsed("9.1.0", segments=lacking), Unknown)
 
 
 def test_a_copy_that_is_not_started_is_not_asked_for() -> None:

@@ -1,7 +1,7 @@
 """From which version on each difference between servers holds, and how each version is asked.
 
 The table is written once more, in `tests/data`, apart from the one of the program. Sources: the docstring
-of `Dialect`.
+of `eras`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from orchestrator.elasticsearch import dialect as dialect_module
 from orchestrator.elasticsearch.access import Access, RequestLimits
 from orchestrator.elasticsearch.act import requests_for, watch_request
 from orchestrator.elasticsearch.calls import HttpRequest
-from orchestrator.elasticsearch.dialect import COMPONENT_TEMPLATE as NEW
 from orchestrator.elasticsearch.dialect import (
     ELASTICSEARCH,
-    LEGACY_TEMPLATE,
-    NEWEST,
     OPENSEARCH,
     Dialect,
     ServerVersion,
@@ -35,6 +32,8 @@ from orchestrator.elasticsearch.dialect import (
     family_of,
     parse_version,
 )
+from orchestrator.elasticsearch.eras import COMPONENT_TEMPLATE as NEW
+from orchestrator.elasticsearch.eras import ERAS, LEGACY_TEMPLATE
 from orchestrator.elasticsearch.faults import error_fault
 from orchestrator.errors import NotInThisVersion
 from orchestrator.model.action import (
@@ -75,6 +74,8 @@ SINCE: dict[str, dict[str, Any]] = json.loads((DATA / "elasticsearch-dialects.js
 
 Other columns of OpenSearch are as in the newest Elasticsearch.
 """
+HOLDS: dict[str, dict[str, tuple[str, str]]] = json.loads((DATA / "elasticsearch-eras.json").read_text())
+"""By product and function of an era: the first version that it is of, and the first later one."""
 
 
 def _minor(version: str) -> tuple[int, int]:
@@ -87,7 +88,7 @@ def _at(since: dict[str, Any], version: str) -> Any:
 
 
 def test_each_difference_begins_with_its_version(subtests: pytest.Subtests) -> None:
-    for column in (one.name for one in fields(Dialect) if one.name != "family"):
+    for column in (one.name for one in fields(Dialect) if one.name not in ("family", "eras")):
         since = SINCE[ELASTICSEARCH][column]
         expected = {(ELASTICSEARCH, version): _at(since, version) for version in ELASTICSEARCHES}
         of_opensearch = SINCE[OPENSEARCH].get(column, {ALWAYS: _at(since, "9.3")})
@@ -96,6 +97,22 @@ def test_each_difference_begins_with_its_version(subtests: pytest.Subtests) -> N
             for (distribution, version), value in expected.items():
                 found = getattr(_dialect(f"{version}.1", distribution), column)
                 assert same(found, value), f"{distribution} {version}"
+
+
+def test_each_function_of_an_era_is_of_its_versions(subtests: pytest.Subtests) -> None:
+    named = {each.__name__ for era in ERAS for each in (*era.spell.values(), *era.reshape.values())}
+    assert named == {name for of_product in HOLDS.values() for name in of_product}
+    for product, versions in ((ELASTICSEARCH, ELASTICSEARCHES), (OPENSEARCH, OPENSEARCHES)):
+        for version in versions:
+            eras = _dialect(f"{version}.1", product).eras
+            found = {each.__name__ for era in eras for each in (*era.spell.values(), *era.reshape.values())}
+            expected = {
+                name
+                for name, (first, end) in HOLDS[product].items()
+                if _minor(first) <= _minor(version) < _minor(end)
+            }
+            with subtests.test(product, version=version):
+                assert found == expected
 
 
 def _dialect(version: str, distribution: str = ELASTICSEARCH) -> Dialect:
@@ -113,8 +130,8 @@ def test_every_column_of_the_table_is_read() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "dialect"
     }
-    # The table itself decides on these two.
-    unread = {field.name for field in fields(Dialect)} - read - {"family", "accepted"}
+    # The table itself decides on these.
+    unread = {field.name for field in fields(Dialect)} - read - {"family", "accepted", "eras"}
     assert not unread, "a column that changes nothing is a claim that nobody checks"
 
 
@@ -195,31 +212,37 @@ GREEK = ["p", "größe+1"]
 
 
 def asked(dialect: Dialect) -> Iterator[tuple[str, HttpRequest]]:
-    """Every call that differs by version, and every verb."""
-    limits = RequestLimits()
-    for snapshots in (False, True):
-        yield f"state snapshots={snapshots}", calls.state(dialect, limits, with_snapshots=snapshots)
-        yield f"state_uuid snapshots={snapshots}", calls.state_uuid(dialect, limits, with_snapshots=snapshots)
-        yield f"recoveries active={snapshots}", calls.recoveries(dialect, active_only=snapshots)
-    for call in (calls.index_uuids, calls.bulk_state):
-        yield call.__name__, call(dialect, limits, GREEK)
-    for other in (calls.segments, calls.writes):
-        yield other.__name__, other(dialect, GREEK)
-    for of_all in (calls.snapshots, calls.names, calls.settings, calls.levels, calls.repositories):
-        yield of_all.__name__, of_all(dialect, limits)
-    yield "creations", calls.creations(dialect, limits)
-    yield "lives", calls.lives(["a", "b"], dialect)
-    for alone in (calls.health, calls.disks, calls.deprecations):
-        yield alone.__name__, alone(dialect)
-    yield "finished_snapshots", calls.finished_snapshots(dialect, limits, "nfs")
-    for form in dialect.lease_forms:
-        yield f"leases {form}", calls.leases(dialect, form, "x", 5.0)
-    yield "leases_at_once", calls.leases_at_once(dialect, limits, "x")
-    for watched in (NodesJoined(count=3), CopiesActive(count=7), MasterElected()):
-        yield type(watched).__name__, watch_request(watched, 1.5, dialect)
+    """Every call that differs by version, and every verb, as a version is asked."""
+    for name, request in _every_call(dialect):
+        yield name, dialect.spelled(request)
     for action in VERBS:
         for number, request in enumerate(requests_for(action, dialect)):
             yield f"{type(action).__name__} {number or ''}".rstrip(), request
+
+
+def _every_call(dialect: Dialect) -> Iterator[tuple[str, HttpRequest]]:
+    limits = RequestLimits()
+    for snapshots in (False, True):
+        yield f"state snapshots={snapshots}", calls.state(limits, with_snapshots=snapshots)
+        yield f"state_uuid snapshots={snapshots}", calls.state_uuid(limits, with_snapshots=snapshots)
+        yield f"recoveries active={snapshots}", calls.recoveries(active_only=snapshots)
+    for call in (calls.index_uuids, calls.bulk_state):
+        yield call.__name__, call(limits, GREEK)
+    for other in (calls.segments, calls.writes):
+        yield other.__name__, other(GREEK)
+    for of_all in (calls.snapshots, calls.names, calls.settings, calls.levels, calls.repositories):
+        yield of_all.__name__, of_all(limits)
+    yield "creations", calls.creations(limits)
+    yield "lives", calls.lives(["a", "b"])
+    for alone in (calls.health, calls.disks, calls.deprecations, calls.ml_info, calls.tasks):
+        yield alone.__name__, alone()
+    yield "finished_snapshots", calls.finished_snapshots(limits, "nfs")
+    for form in dialect.lease_forms:
+        present = form == dialect.lease_forms[0]
+        yield f"leases {form}", calls.leases(form, "x", 5.0, present=present)
+    yield "leases_at_once", calls.leases_at_once(limits, "x")
+    for watched in (NodesJoined(count=3), CopiesActive(count=7), MasterElected()):
+        yield type(watched).__name__, watch_request(watched, 1.5)
 
 
 def asked_by_version() -> str:
@@ -251,16 +274,16 @@ def test_how_each_version_is_asked() -> None:
 
 def test_many_names_are_asked_for_in_requests_that_fit() -> None:
     few, many = [f"{n:022d}" for n in range(3)], [f"{n:022d}" for n in range(300)]
-    assert ",".join(few) in calls.lives(few, NEWEST).path
-    assert calls.lives(many, NEWEST).path == "/_nodes/_all/jvm,http,settings,plugins"
-    uuids = calls.index_uuids(_dialect("9.1.0"), RequestLimits(), many)
+    assert ",".join(few) in calls.lives(few).path
+    assert calls.lives(many).path == "/_nodes/_all/jvm,http,settings,plugins"
+    uuids = calls.index_uuids(RequestLimits(), many)
     assert len(uuids.target) < 1000
     assert "ignore_unavailable" not in uuids.params
     names = [f"{number:03}-{'ü' * 90}" for number in range(30)]
     parts = list(calls.request_lines(names))
     assert [name for part in parts for name in part] == names
     assert len(parts) > 1
-    assert all(len(calls.segments(NEWEST, part).path) < 2100 for part in parts)
+    assert all(len(calls.segments(part).path) < 2100 for part in parts)
     assert list(calls.request_lines([])) == []
     assert list(calls.request_lines(["ü" * 127])) == [("ü" * 127,)]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.elasticsearch import bulk
+from orchestrator.elasticsearch import eras
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.model.action import (
@@ -72,7 +72,7 @@ def test_after_a_lost_answer_nothing_is_sent_again(
     result: type[ActionResult],
 ) -> None:
     """Before 8.1 the call waits for the end of the merge: it is hung up on."""
-    monkeypatch.setattr(bulk, "PATIENCE", 0.3)
+    monkeypatch.setattr(eras, "MERGE_SECONDS", 0.3)
     waiting = "/posts/_forcemerge?max_num_segments=5&expand_wildcards=none"
     for version, answer, target in (
         ("9.1.0", cut(b""), f"{waiting}&wait_for_completion=false"),

@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.client import ElasticsearchClient
-from orchestrator.elasticsearch.dialect import (
-    COMPONENT_TEMPLATE,
-    LEGACY_TEMPLATE,
-    Dialect,
-    dialect_for,
-)
+from orchestrator.elasticsearch.dialect import Dialect, dialect_for
+from orchestrator.elasticsearch.eras import COMPONENT_TEMPLATE, LEGACY_TEMPLATE
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.lease import PREFIX, ElasticsearchLease, _records, lease_body
 from orchestrator.lease_record import encode
@@ -28,7 +25,7 @@ from orchestrator.model.reading import Garbled, Unknown
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.template_cluster import TemplateClient, TemplateCluster
 from tests.unit.clusters.recordings import OLD as OLD_VERSIONS
-from tests.unit.clusters.recordings import dialect_of
+from tests.unit.clusters.recordings import dialect_of, reshaped
 
 NEW, OLD, OLDEST = (dialect_for("elasticsearch", version) for version in ("9.1.0", "7.5.2", "5.6.16"))
 LEGACY, COMPONENT = LEGACY_TEMPLATE, COMPONENT_TEMPLATE
@@ -43,7 +40,7 @@ def lease(cluster: TemplateCluster, dialect: Dialect = NEW) -> ElasticsearchLeas
 
 def keep(cluster: TemplateCluster, form: str, record: LeaseRecord) -> None:
     """A record that another run wrote."""
-    cluster.kept[form][f"{PREFIX}{record.epoch}"] = json.loads(json.dumps(lease_body(record, NEW, form)))
+    cluster.kept[form][f"{PREFIX}{record.epoch}"] = json.loads(json.dumps(lease_body(record, form)))
 
 
 @pytest.fixture
@@ -75,11 +72,15 @@ def test_a_lease_comes_back_from_every_old_version(subtests: pytest.Subtests) ->
     record = replace(FIRST, epoch=3, debts=(change,))
     for version in OLD_VERSIONS:
         with subtests.test(version):
-            sent = lease_body(record, dialect_of(version), LEGACY)
+            dialect, path = dialect_of(version), f"/{LEGACY}/{PREFIX}3"
+            request = HttpRequest(method="PUT", path=path, body=lease_body(record, LEGACY))
+            sent = dialect.spelled(request).body
+            assert sent is not None
             # What a node answers: the template by its name, with the alias as it was sent (seen on each).
             flat = {f"index.{key}": value for key, value in sent.get("settings", {}).items()}
             kept = {f"{PREFIX}3": {**sent, "settings": flat, "mappings": {}}}
-            (found,) = _records(Answer(status=200, body=kept), LEGACY)
+            read = reshaped(version, calls.leases(LEGACY, PREFIX, 5.0, present=True), kept)
+            (found,) = _records(Answer(status=200, body=read), LEGACY)
             assert (found.epoch, found.content) == (3, encode(record))
             assert ("index_patterns" in sent) is (version[0] in "67o")
     assert list(_records(Answer(status=404, body={}), LEGACY)) == []

@@ -14,7 +14,6 @@ import pytest
 from orchestrator.elasticsearch.calls import get
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.elasticsearch.dialect import family_of
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.lease import ElasticsearchLease
@@ -27,7 +26,7 @@ from orchestrator.model.reading import Reading, Unknown
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.unit.clusters.cases import known, why
-from tests.unit.clusters.recordings import Moment
+from tests.unit.clusters.recordings import ASKED, Moment, reshaped
 from tests.unit.clusters.scripted import HEALTH, MEMBERS, PROBE
 
 Open = Callable[..., ElasticsearchClient]
@@ -102,11 +101,10 @@ def _node(name: str, address: str, port: str = "", own: str = "") -> dict[str, A
 
 
 def _view(**nodes: dict[str, Any]) -> Reading[ClusterView]:
-    dialect = family_of("elasticsearch", "1.7.6")
-    assert dialect is not None
-    lives: Any = parse_lives({"nodes": nodes}, roles_listed=False)
+    lives: Any = parse_lives(reshaped("1.7.6", ASKED["lives"], {"nodes": nodes}))
     state = {"cluster_name": "c", "version": 1, "nodes": nodes, "metadata": {}}
-    return reading(parse_cluster, state, lives, distribution="elasticsearch", dialect=dialect)
+    answer = reshaped("1.7.6", ASKED["state"], state)
+    return reading(parse_cluster, answer, lives, distribution="elasticsearch")
 
 
 def test_the_same_node_is_another_process_with_the_same_name() -> None:

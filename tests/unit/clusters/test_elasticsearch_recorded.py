@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from orchestrator.elasticsearch import calls, old_versions
-from orchestrator.elasticsearch.access import RequestLimits
+from orchestrator.elasticsearch import calls
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.connection import parse_server
-from orchestrator.elasticsearch.fields import Malformed, NotYetReported, reading
+from orchestrator.elasticsearch.fields import Malformed, reading
 from orchestrator.elasticsearch.old_versions import with_smallest_quorum
 from orchestrator.elasticsearch.parse import (
-    listed_snapshots,
     parse_health,
-    parse_merge_pools,
     parse_recoveries,
     parse_snapshots,
+    parse_tasks,
     parse_watermark,
 )
 from orchestrator.elasticsearch.parse_cluster import unfamiliar
@@ -31,7 +29,19 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.unit.clusters.cases import known, why
-from tests.unit.clusters.recordings import NEW, OLD, READ_AS, Moment, body, dialect_of, raw, read_as
+from tests.unit.clusters.recordings import (
+    ASKED,
+    LIMITS,
+    NEW,
+    OLD,
+    READ_AS,
+    Moment,
+    body,
+    dialect_of,
+    raw,
+    read_as,
+    reshaped,
+)
 from tests.unit.clusters.scripted import MEMBERS, PROBE, STATE
 
 POLICY = Policy(kind="elasticsearch", cluster="lab")
@@ -152,20 +162,26 @@ def test_with_smallest_quorum_takes_that_of_the_files() -> None:
 
 
 def test_what_1_7_and_0_90_lack_is_read_otherwise() -> None:
-    answer = body("1.7.6", "health")
     for timed_out, oldest in ((False, 0.0), (True, 5.0)):
-        read = known(reading(parse_health, {**answer, "timed_out": timed_out}, waited=5.0))
+        read = known(
+            reading(
+                parse_health,
+                reshaped("1.7.6", ASKED["health"], {**raw("1.7.6", "health"), "timed_out": timed_out}),
+            )
+        )
         assert read.oldest_task == oldest
-    oldest_health = {**body("0.90.13", "health"), "timed_out": True}
-    assert known(reading(parse_health, oldest_health, waited=5.0)).pending_tasks == 1, "it does not list them"
-    with pytest.raises(NotYetReported):
-        old_versions.recoveries(raw("0.90.13", "recoveries"), {})
+    oldest_health = reshaped("0.90.13", ASKED["health"], {**raw("0.90.13", "health"), "timed_out": True})
+    assert known(reading(parse_health, oldest_health)).pending_tasks == 1, "it does not list them"
+    unnamed = reshaped("0.90.13", ASKED["recoveries"], raw("0.90.13", "recoveries"))
+    read = reading(parse_recoveries, unnamed, uuids=dict.fromkeys(unnamed, "x"), finished_on=NODES)
+    assert isinstance(read, Unknown)
+    assert read.passes
+    assert "is not among the nodes that were read" in read.reason
 
 
 def test_reshaped_answers_of_0_90_are_malformed_or_whole() -> None:
-    gone = calls.index_uuids(dialect_of("0.90.13"), RequestLimits(), ["p"])
+    gone = dialect_of("0.90.13").spelled(calls.index_uuids(LIMITS, ["p"]))
     assert 404 in gone.accept
-    assert gone.reshape is not None
     missing = gone.reshape({"error": "nested: IndexMissingException[[p] missing]"})
     assert missing["metadata"] == {"indices": {}}
     for reshape, bad in (
@@ -177,23 +193,29 @@ def test_reshaped_answers_of_0_90_are_malformed_or_whole() -> None:
 
 
 def test_before_1_5_a_copy_that_was_there_has_another_size() -> None:
-    answer = body("1.4.5", "recoveries")
+    answer = raw("1.4.5", "recoveries")
     shard = answer["posts"]["shards"][0]
     shard["type"] = "GATEWAY"
     shard["index"]["bytes"] = {"total": 9, "reused": 9, "recovered": 9}  # seen after a restart
-    first = known(reading(parse_recoveries, answer, uuids={"posts": "x"}, finished_on=NODES))[0]
+    of_1_4 = reshaped("1.4.5", ASKED["recoveries"], answer)
+    first = known(reading(parse_recoveries, of_1_4, uuids={"posts": "x"}, finished_on=NODES))[0]
     assert (first.bytes_total, first.bytes_reused, first.bytes_copied) == (9, 9, 0)
     del shard["index"]["bytes"]
-    assert isinstance(reading(parse_recoveries, answer, uuids={"posts": "x"}, finished_on=[]), Unknown)
+    of_1_4 = reshaped("1.4.5", ASKED["recoveries"], answer)
+    assert isinstance(reading(parse_recoveries, of_1_4, uuids={"posts": "x"}, finished_on=[]), Unknown)
 
 
 def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
-    answer = body("1.7.6", "pools")
+    answer = raw("1.7.6", "pools")
     for counter in ("active", "queue"):
         busy = copy.deepcopy(answer)
         node = next(iter(busy["nodes"].values()))
         node["thread_pool"]["optimize"][counter] = 1
-        assert known(reading(parse_merge_pools, busy, snapshots=())).merges == {node["name"]}
+        tasks = reshaped("1.7.6", ASKED["pools"], busy)
+        assert known(reading(parse_tasks, tasks, snapshots=())).merges == {node["name"]}
+        del node["thread_pool"]["optimize"][counter]
+        read = known(reading(parse_tasks, reshaped("1.7.6", ASKED["pools"], busy), snapshots=()))
+        assert (read.merges, read.unread) == (frozenset(), {node["name"]})
 
 
 def test_where_a_snapshot_has_not_ended(subtests: pytest.Subtests) -> None:
@@ -214,7 +236,7 @@ def test_where_a_snapshot_has_not_ended(subtests: pytest.Subtests) -> None:
     by_stage = {"shards": {"0": {"stage": "FINALIZE", "node": "b"}, "1": {"stage": "DONE", "node": "a"}}}
     began = {"start_time_in_millis": 1000}
     status = {"snapshots": [{**names, "state": "ABORTED", "stats": began, "indices": {"logs": by_stage}}]}
-    found = reading(parse_snapshots, listed_snapshots(status))
+    found = reading(parse_snapshots, reshaped("1.7.6", ASKED["snapshots"], status))
     assert found == (RunningSnapshot(name="r/s", aborted=True, since=1.0, nodes=(NodeName("b"),), done=0.5),)
 
 
@@ -223,7 +245,7 @@ def test_a_snapshot_is_seen_where_the_state_lacks_it(
     server: ScriptedServer, port: ElasticsearchCluster, look: list[Look]
 ) -> None:
     for version, path in [("1.7.6", "/_snapshot/_status"), ("2.4.6", "/_cluster/state/customs")]:
-        assert calls.snapshots(dialect_of(version), RequestLimits()).path == path
+        assert dialect_of(version).spelled(ASKED["snapshots"]).path == path
     for path, name in {
         PROBE: "identity",
         MEMBERS: "identity",
@@ -232,7 +254,7 @@ def test_a_snapshot_is_seen_where_the_state_lacks_it(
         "/_nodes/stats/thread_pool": "pools",
         "/_snapshot/_status": "snapshots",
     }.items():
-        server.on(path, reply(body("1.7.6", name), headers={}))
+        server.on(path, reply(raw("1.7.6", name), headers={}))
     (running,) = known(port.observe(look).activity).snapshots
     assert (running.name, running.since, running.aborted) == ("r/s1", 1795677407.353, False)
     assert running.nodes

@@ -8,7 +8,6 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.elasticsearch.dialect import NEWEST
 from orchestrator.elasticsearch.parse_cluster import parse_cluster
 from orchestrator.elasticsearch.rules.kind import Elasticsearch
 from orchestrator.elasticsearch.rules.settings import AWARENESS
@@ -24,9 +23,7 @@ from orchestrator.model.observation import (
 )
 from tests.benchmarks.large_cluster import Size, state
 
-CLUSTER = parse_cluster(
-    orjson.loads(state(Size(nodes=9, copies=60))), {}, distribution="elasticsearch", dialect=NEWEST
-)
+CLUSTER = parse_cluster(orjson.loads(state(Size(nodes=9, copies=60))), {}, distribution="elasticsearch")
 assert isinstance(CLUSTER, ClusterView)
 RUNNING = HostView(service=ServiceState.RUNNING, detail="running")
 ELASTICSEARCH = Elasticsearch()
