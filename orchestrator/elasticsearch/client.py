@@ -26,14 +26,13 @@ from orchestrator.elasticsearch.access import (
     parse_endpoint,
 )
 from orchestrator.elasticsearch.calls import HttpRequest
-from orchestrator.elasticsearch.connection import EndpointConnection, Server
+from orchestrator.elasticsearch.connection import EndpointConnection, Server, Traffic
 from orchestrator.elasticsearch.credentials import Credentials, Renewal
 from orchestrator.elasticsearch.dialect import NEWEST, Dialect, dialect_of
 from orchestrator.elasticsearch.faults import Answer, Fault
 from orchestrator.elasticsearch.fields import ReadFailed, answer_of
 from orchestrator.elasticsearch.old_versions import parse_names, renamed
 from orchestrator.elasticsearch.parse_cluster import Member, ids_without_name, parse_members
-from orchestrator.elasticsearch.transport import Traffic
 from orchestrator.errors import ConfigError, NotInThisVersion
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import reasons_by_place

@@ -10,13 +10,13 @@ from orchestrator.elasticsearch.access import OnlyThrough
 from orchestrator.elasticsearch.act import perform, requests_for, watch_for
 from orchestrator.elasticsearch.bulk import BulkReader
 from orchestrator.elasticsearch.client import ElasticsearchClient
+from orchestrator.elasticsearch.connection import Traffic
 from orchestrator.elasticsearch.dialect import NEWEST
 from orchestrator.elasticsearch.faults import Fault
 from orchestrator.elasticsearch.fields import reading
 from orchestrator.elasticsearch.observe import Observer
 from orchestrator.elasticsearch.parse import parse_data_paths
 from orchestrator.elasticsearch.resolve import parse_resolution
-from orchestrator.elasticsearch.transport import Traffic
 from orchestrator.model.action import ActionResult, ClusterAction, ForceHandoff, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkView, Resolution

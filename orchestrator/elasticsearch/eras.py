@@ -62,13 +62,9 @@ class Era:
 
 ANY: Final = "*"
 FORCE_MERGE: Final = "POST /*/_forcemerge"
-SNAPSHOTS: Final = "GET /_snapshot/*/_all"
-EXCLUDE: Final = "POST /_cluster/voting_config_exclusions"
 FLUSH: Final = "POST /_flush"
 GET_SETTINGS: Final = "GET /_cluster/settings"
-PUT_SETTINGS: Final = "PUT /_cluster/settings"
 DEPRECATIONS: Final = "GET /_migration/deprecations"
-ML: Final = "GET /_ml/info"
 STATE: Final = "GET /_cluster/state/master_node,nodes,*"
 """The state with its members. Other requests read parts of it."""
 SNAPSHOT_STATE: Final = "GET /_cluster/state/customs"
@@ -76,11 +72,8 @@ STATES: Final = "GET /_cluster/state/*"
 LIVES: Final = "GET /_nodes/*/jvm,http,settings,plugins"
 DISKS: Final = "GET /_nodes/stats/fs"
 TASKS: Final = "GET /_tasks"
-HEALTH: Final = "GET /_cluster/health"
 RECOVERIES: Final = "GET /_recovery"
-SEGMENTS: Final = "GET /*/_segments"
 WRITES: Final = "GET /*/_stats/indexing,merge"
-GET_LEASE: Final = "GET /_template/*"
 PUT_LEASE: Final = "PUT /_template/*"
 
 
@@ -206,15 +199,12 @@ def no_defaults(request: HttpRequest) -> HttpRequest:
     return _without(request, "include_defaults")
 
 
-_UNKNOWN_SETTING: Final = "orchestrate.settings-probe"
-
-
 def probe_by_an_unknown_setting(request: HttpRequest) -> HttpRequest:
     """`null` removes no setting. An update of an unknown setting is acknowledged and stores nothing.
 
     Seen on 2.4.
     """
-    unknown = {"persistent": {_UNKNOWN_SETTING: "1"}}
+    unknown = {"persistent": {"orchestrate.settings-probe": "1"}}
     probe = request.body == {"persistent": {calls.PROBE_KEY: None}}
     return replace(request, body=unknown) if probe else request
 
@@ -538,8 +528,6 @@ def _recovery(copy: Any, copies: list[Any]) -> Iterator[dict[str, Any]]:
     }
 
 
-_NO_SUCH_INDEX: Final = "IndexMissingException"
-_CLUSTER: Final = "cluster."
 _OF_INDEX: Final = "index."
 
 
@@ -554,7 +542,7 @@ def nested_state(body: Any) -> Any:
     """
     error = within(body, "error")
     if error is not None:
-        if _NO_SUCH_INDEX not in str(error):
+        if "IndexMissingException" not in str(error):
             raise Malformed(str(error)[:200])
         return {"cluster_name": "(not listed)", "metadata": {"indices": {}}}
     indices = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
@@ -576,7 +564,7 @@ def _of_index(value: Any, name: str) -> dict[str, Any]:
 
 
 def _index_key(cluster_key: str) -> str:
-    return _OF_INDEX + cluster_key.removeprefix(_CLUSTER)
+    return _OF_INDEX + cluster_key.removeprefix("cluster.")
 
 
 def nested_lives(body: Any) -> Any:
@@ -645,9 +633,9 @@ ERAS: Final = (
     Era(opensearch=((2, 0), (1000, 0)), spell={ANY: cluster_manager_timeout}),
     Era(elasticsearch=before(8, 1), opensearch=before(2, 7), spell={FORCE_MERGE: merge_ends_the_call}),
     Era(elasticsearch=before(8, 0), opensearch=EVERY, reshape={STATE: roles_not_in_the_state}),
-    Era(elasticsearch=before(7, 16), opensearch=EVERY, spell={SNAPSHOTS: all_snapshots}),
+    Era(elasticsearch=before(7, 16), opensearch=EVERY, spell={"GET /_snapshot/*/_all": all_snapshots}),
     Era(elasticsearch=before(7, 8), facts={"lease_forms": (LEGACY_TEMPLATE, COMPONENT_TEMPLATE)}),
-    Era(elasticsearch=((7, 0), (7, 8)), spell={EXCLUDE: exclude_by_path}),
+    Era(elasticsearch=((7, 0), (7, 8)), spell={"POST /_cluster/voting_config_exclusions": exclude_by_path}),
     Era(elasticsearch=before(7, 7), spell={FLUSH: no_hidden_wildcard}),
     Era(elasticsearch=((1, 6), (7, 6)), spell={FLUSH: synced_flush}),
     Era(
@@ -656,7 +644,7 @@ ERAS: Final = (
         reshape={STATE: voting_by_count},
         facts={"voting_by_count": True},
     ),
-    Era(elasticsearch=before(6, 7), opensearch=EVERY, spell={ML: no_ml_mode}),
+    Era(elasticsearch=before(6, 7), opensearch=EVERY, spell={"GET /_ml/info": no_ml_mode}),
     Era(
         elasticsearch=before(6, 0),
         spell={PUT_LEASE: legacy_pattern},
@@ -668,7 +656,7 @@ ERAS: Final = (
         elasticsearch=before(5, 0),
         spell={
             GET_SETTINGS: no_defaults,
-            PUT_SETTINGS: probe_by_an_unknown_setting,
+            "PUT /_cluster/settings": probe_by_an_unknown_setting,
             "POST /_cluster/reroute": tries_for_ever,
             LIVES: facts_in_files,
             DISKS: attributes_of_disks,
@@ -689,7 +677,7 @@ ERAS: Final = (
     Era(elasticsearch=before(2, 1), spell={FORCE_MERGE: optimize}),
     Era(
         elasticsearch=before(2, 0),
-        reshape={STATE: name_for_uuid, HEALTH: no_queue_times, LIVES: start_time},
+        reshape={STATE: name_for_uuid, "GET /_cluster/health": no_queue_times, LIVES: start_time},
     ),
     Era(
         elasticsearch=((1, 0), (2, 0)),
@@ -700,13 +688,13 @@ ERAS: Final = (
     Era(
         elasticsearch=before(1, 6),
         spell={ANY: any_wildcard},
-        reshape={SEGMENTS: committed_segments_count},
+        reshape={"GET /*/_segments": committed_segments_count},
     ),
     Era(elasticsearch=before(1, 5), reshape={RECOVERIES: bytes_on_disk}),
     Era(
         elasticsearch=before(1, 1),
         spell={RECOVERIES: status, PUT_LEASE: lease_in_a_setting},
-        reshape={RECOVERIES: recoveries_of_status, GET_LEASE: lease_from_a_setting},
+        reshape={RECOVERIES: recoveries_of_status, "GET /_template/*": lease_from_a_setting},
     ),
     Era(
         elasticsearch=before(1, 0),

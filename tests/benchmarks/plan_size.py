@@ -20,7 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
 
-from orchestrator.elasticsearch import connection, transport
+from orchestrator.elasticsearch import connection
+from orchestrator.elasticsearch.connection import bounded_node
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Strategy
@@ -41,7 +42,7 @@ def measured(arguments: Sequence[str], result: Path) -> None:
         return dict.fromkeys(nodes, _RUNNING)
 
     def counting(*options: Any) -> Any:
-        class Counted(transport.bounded_node(*options)):
+        class Counted(bounded_node(*options)):
             def perform_request(self, *asked: Any, **more: Any) -> Any:
                 before = time.process_time()
                 began[0] = began[0] or before
