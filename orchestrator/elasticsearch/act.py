@@ -52,72 +52,44 @@ OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
 
 def request_for(action: IndexAction) -> HttpRequest:
     """The request for this action, in the newest form."""
-    waits = {"master_timeout": calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
-    silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
+    allowed = {"timeout": calls.seconds(UPDATE_SECONDS)}
+    waits = {"master_timeout": calls.seconds(UPDATE_SECONDS)} | allowed
     match action:
         case ProbeSettings():
-            body: Any = {"persistent": {PROBE_KEY: None}}
-            return HttpRequest(
-                method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence
-            )
+            return _change("PUT", "/_cluster/settings", waits, {"persistent": {PROBE_KEY: None}})
         case WriteSettings(changes=(SettingChange(key=key, wanted=wanted),)) if key == ML_UPGRADE_MODE:
-            enabled = {"enabled": str(wanted), "timeout": calls.seconds(UPDATE_SECONDS)}
-            return HttpRequest(method="POST", path="/_ml/set_upgrade_mode", params=enabled, silence=silence)
+            return _change("POST", "/_ml/set_upgrade_mode", {"enabled": str(wanted)} | allowed)
         case WriteSettings(changes=changes):
-            body = settings_body(changes)
-            return HttpRequest(
-                method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence
-            )
+            return _change("PUT", "/_cluster/settings", waits, settings_body(changes))
         case Flush():
             return _FLUSH
         case RetryFailed():
-            return HttpRequest(
-                method="POST",
-                path="/_cluster/reroute",
-                params={"retry_failed": "true", "metric": "none"} | waits,
-                silence=silence,
-            )
+            return _change("POST", "/_cluster/reroute", {"retry_failed": "true", "metric": "none"} | waits)
         case SetReplicas(index=index, wanted=wanted):
-            return HttpRequest(
-                method="PUT",
-                path=f"/{quoted(index)}/_settings",
-                params=ONLY_NAMED | waits,
-                body={"index": {"number_of_replicas": wanted}},
-                silence=silence,
-            )
+            body = {"index": {"number_of_replicas": wanted}}
+            return _change("PUT", f"/{quoted(index)}/_settings", ONLY_NAMED | waits, body)
         case ForceMerge():
             return merge_request(action)
         case RefreshIndex(index=index):
-            return HttpRequest(
-                method="POST",
-                path=f"/{quoted(index)}/_refresh",
-                params=ONLY_NAMED,
-                silence=FLUSH_SECONDS,
-            )
+            path = f"/{quoted(index)}/_refresh"
+            return HttpRequest(method="POST", path=path, params=ONLY_NAMED, silence=FLUSH_SECONDS)
         case SetIndexSettings(index=index, wanted=settings):
-            return HttpRequest(
-                method="PUT",
-                path=f"/{quoted(index)}/_settings",
-                params=ONLY_NAMED | waits,
-                body=dict(settings),
-                silence=silence,
-            )
+            return _change("PUT", f"/{quoted(index)}/_settings", ONLY_NAMED | waits, dict(settings))
         case ExcludeFromVoting(node=node):
-            return HttpRequest(
-                method="POST",
-                path="/_cluster/voting_config_exclusions",
-                params={"node_names": str(node), "timeout": calls.seconds(UPDATE_SECONDS)},
-                silence=silence,
-            )
+            return _change("POST", _EXCLUSIONS, {"node_names": str(node)} | allowed)
         case ClearVotingExclusions():
-            return HttpRequest(
-                method="DELETE",
-                path="/_cluster/voting_config_exclusions",
-                params={"wait_for_removal": "false"},
-                silence=silence,
-            )
+            return _change("DELETE", _EXCLUSIONS, {"wait_for_removal": "false"})
         case _:
             assert_never(action)
+
+
+_EXCLUSIONS: Final = "/_cluster/voting_config_exclusions"
+
+
+def _change(method: str, path: str, params: dict[str, str], body: Any = None) -> HttpRequest:
+    """A change of the cluster state: in the master's queue, and then on the nodes."""
+    silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
+    return HttpRequest(method=method, path=path, params=params, body=body, silence=silence)
 
 
 _FLUSH: Final = HttpRequest(
