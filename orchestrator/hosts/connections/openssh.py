@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -31,9 +31,8 @@ from orchestrator.hosts.connections.local import LocalProcess
 from orchestrator.hosts.connections.sessions import (
     CommandOrder,
     LinkError,
-    SessionConnection,
+    RemoteHosts,
     SessionRefusedError,
-    Sessions,
     with_attempts,
 )
 from orchestrator.hosts.connections.ssh_route import MAX_JUMPS, split_jump
@@ -183,8 +182,8 @@ class Master:
         clock: Callable[[], Seconds] = time.monotonic,
         wait: Callable[[Seconds], object] | None = None,
     ) -> None:
-        self.target = target
-        self._folder, self._limits, self._alone, self._clock = folder, limits, alone, clock
+        self.target, self.limits = target, limits
+        self._folder, self._alone, self._clock = folder, alone, clock
         self._closing = threading.Event()
         self._wait = wait or self._closing.wait
         self._lock = threading.Lock()
@@ -308,7 +307,7 @@ class Master:
             raise LinkError(*diagnosed(name, said))
 
     def _log_in_seconds(self) -> Seconds:
-        return self._limits.connect + self._limits.banner + self._limits.auth
+        return self.limits.connect + self.limits.banner + self.limits.auth
 
     def _run(self, *arguments: str) -> tuple[int | None, str]:
         """Run `ssh` with the operator's configuration; exit code (None = past the limit), and all it said."""
@@ -491,54 +490,41 @@ _END_SECONDS: Final = 5.0
 _UNSAFE: Final = frozenset('"\\\n\r\0')
 
 
-class OpensshHosts:
-    """Makes connections when they are first needed and keeps them. The caller locks.
+@dataclass(eq=False, kw_only=True)
+class OpensshHosts(RemoteHosts[SshTarget, Master]):
+    """Hosts by `ssh`, with the folder of the connections' sockets and configurations."""
 
-    Args:
-        clock: monotonic seconds.
-        wait: waits between attempts to connect; None = a wait that `close` interrupts.
-    """
-
-    def __init__(
-        self, *, clock: Callable[[], Seconds], wait: Callable[[Seconds], object] | None = None
-    ) -> None:
-        self._clock, self._wait = clock, wait
-        self._folder: Path | None = None
-        self._lock = threading.Lock()
-        self._sessions: dict[SshTarget, Sessions[Master]] = {}
-        self._configs: dict[str, Path] = {}
-        self._jumps: dict[str, threading.Lock] = {}
-        self._reached: set[str] = set()
-
-    def to(self, settings: HostSettings) -> SessionConnection[Master]:
-        """The connection to a host; nothing is sent until it is used.
-
-        Raises:
-            LinkError: the settings cannot be put into a configuration.
-        """
-        target = self._target(settings)
-        if target not in self._sessions:
-            folder, limits = self._own_folder(), settings.limits
-
-            def make() -> Master:
-                return Master(target, folder, limits, alone=self._alone, clock=self._clock, wait=self._wait)
-
-            self._sessions[target] = Sessions(make, settings.address)
-        within = settings.limits.connect + settings.limits.banner
-        return SessionConnection(self._sessions[target], partial(begin, within=within, clock=self._clock))
+    _folder: Path | None = field(default=None, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _configs: dict[str, Path] = field(default_factory=dict, init=False)
+    _jumps: dict[str, threading.Lock] = field(default_factory=dict, init=False)
+    _reached: set[str] = field(default_factory=set, init=False)
 
     def close(self) -> None:
         """End all connections, those to jump hosts last, and remove the folder."""
-        for sessions in self._sessions.values():
-            sessions.close()
+        super().close()
         if self._folder is None:
             return
         # A connection that ends by itself removes its socket at any moment.
         sockets = [path for path in self._folder.iterdir() if path.is_socket()]
-        work = {str(path): partial(end_master, path, self._clock) for path in sockets}
+        work = {str(path): partial(end_master, path, self.clock) for path in sockets}
         in_parallel(work, timeout=_END_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
+
+    def _link_to(self, target: SshTarget, limits: HostLimits) -> Callable[[], Master]:
+        return partial(
+            Master,
+            target,
+            self._own_folder(),
+            limits,
+            alone=self._alone,
+            clock=self.clock,
+            wait=self.wait,
+        )
+
+    def _begin(self, link: Master, order: CommandOrder) -> OpensshSession:
+        return begin(link, order, within=link.limits.connect + link.limits.banner, clock=self.clock)
 
     def _target(self, settings: HostSettings) -> SshTarget:
         lines = [f"IdentityFile {_word(path)}" for path in settings.identities]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,6 +29,7 @@ from orchestrator.hosts.connection import (
     Unreachable,
     end_of,
 )
+from orchestrator.model.host_settings import HostLimits, HostSettings
 from orchestrator.model.reading import Seconds
 
 _PAUSES: Final[tuple[Seconds, ...]] = (0.2, 0.4)
@@ -79,6 +81,7 @@ class Link(Protocol):
 
 L = TypeVar("L", bound=Link)
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 def with_attempts(
@@ -356,3 +359,41 @@ class SessionConnection(Generic[L]):
             sent.abort()
             self._sessions.end(sent.link)
             raise
+
+
+@dataclass(eq=False, kw_only=True)
+class RemoteHosts(ABC, Generic[K, L]):
+    """The hosts of an SSH client: connections are made when first needed, and kept. The caller locks."""
+
+    clock: Callable[[], Seconds]  # monotonic seconds
+    # waits between attempts to connect; None = a wait that `close` interrupts
+    wait: Callable[[Seconds], object] | None = None
+    _sessions: dict[K, Sessions[L]] = field(default_factory=dict, init=False)
+
+    def to(self, settings: HostSettings) -> SessionConnection[L]:
+        """The connection to a host; nothing is sent until it is used.
+
+        Raises:
+            LinkError: the settings, or the SSH configuration, cannot be followed.
+        """
+        target = self._target(settings)
+        if target not in self._sessions:
+            self._sessions[target] = Sessions(self._link_to(target, settings.limits), settings.address)
+        return SessionConnection(self._sessions[target], self._begin)
+
+    def close(self) -> None:
+        """Close all connections, those behind a jump host first."""
+        for sessions in self._sessions.values():
+            sessions.close()
+
+    @abstractmethod
+    def _target(self, settings: HostSettings) -> K:
+        """A server and the way to it: nodes with the same one share its connections; raises `LinkError`."""
+
+    @abstractmethod
+    def _link_to(self, target: K, limits: HostLimits) -> Callable[[], L]:
+        """Makes one connection to a server; called again when its sessions need another."""
+
+    @abstractmethod
+    def _begin(self, link: L, order: CommandOrder) -> Session:
+        """Open a session for a command; raises `LinkError` if certainly nothing was sent."""

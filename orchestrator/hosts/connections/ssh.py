@@ -17,6 +17,8 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -33,9 +35,8 @@ from orchestrator.hosts.connections.known_hosts import HostKey, KeyVerdict, Know
 from orchestrator.hosts.connections.sessions import (
     CommandOrder,
     LinkError,
-    SessionConnection,
+    RemoteHosts,
     SessionRefusedError,
-    Sessions,
     with_attempts,
 )
 from orchestrator.hosts.connections.ssh_route import (
@@ -688,49 +689,20 @@ class ChannelSession:
 # The hosts ------------------------------------
 
 
-class SshHosts:
-    """Makes connections when they are first needed and keeps them. The caller locks.
+@dataclass(eq=False, kw_only=True)
+class SshHosts(RemoteHosts[Route, SshLink]):
+    """Hosts by paramiko, with the one connection to each jump host."""
 
-    Args:
-        clock: monotonic seconds.
-        wait: waits between attempts to connect; None = a wait that `close` interrupts.
-    """
-
-    def __init__(
-        self, *, clock: Callable[[], Seconds], wait: Callable[[Seconds], object] | None = None
-    ) -> None:
-        self._clock, self._wait = clock, wait
-        self._jumps: dict[Route, SshLink] = {}
-        self._sessions: dict[Route, Sessions[SshLink]] = {}
-        self._routes: dict[tuple[object, ...], Route] = {}
-
-    def to(self, settings: HostSettings) -> SessionConnection[SshLink]:
-        """The connection to a host; nothing is sent until it is used.
-
-        Raises:
-            LinkError: the SSH configuration cannot be followed.
-        """
-        try:
-            route = self._route(settings)
-        except RouteError as error:
-            raise LinkError(Trouble.SETTINGS, str(error)) from error
-        if route not in self._sessions:
-            limits, parent = settings.limits, self._jump(route[:-1], settings.limits)
-            self._sessions[route] = Sessions(
-                lambda: SshLink(route[-1], parent, limits, wait=self._wait), str(route[-1])
-            )
-        return SessionConnection(
-            self._sessions[route], lambda link, order: ChannelSession(link, order, self._clock)
-        )
+    _jumps: dict[Route, SshLink] = field(default_factory=dict, init=False)
+    _routes: dict[tuple[object, ...], Route] = field(default_factory=dict, init=False)
 
     def close(self) -> None:
         """Close all connections, those behind a jump host first."""
-        for sessions in self._sessions.values():
-            sessions.close()
+        super().close()
         for route in sorted(self._jumps, key=len, reverse=True):
             self._jumps[route].close()
 
-    def _route(self, settings: HostSettings) -> Route:
+    def _target(self, settings: HostSettings) -> Route:
         """The hops to a host, computed once."""
         key = (
             settings.address,
@@ -742,11 +714,21 @@ class SshHosts:
             settings.ssh_config,
         )
         if key not in self._routes:
-            self._routes[key] = find_route(settings, read_config(settings.ssh_config))
+            try:
+                self._routes[key] = find_route(settings, read_config(settings.ssh_config))
+            except RouteError as error:
+                raise LinkError(Trouble.SETTINGS, str(error)) from error
         return self._routes[key]
+
+    def _link_to(self, target: Route, limits: HostLimits) -> Callable[[], SshLink]:
+        parent = self._jump(target[:-1], limits)
+        return partial(SshLink, target[-1], parent, limits, wait=self.wait)
+
+    def _begin(self, link: SshLink, order: CommandOrder) -> ChannelSession:
+        return ChannelSession(link, order, self.clock)
 
     def _jump(self, route: Route, limits: HostLimits) -> SshLink | None:
         """The one connection to a jump host; it carries no sessions."""
         if route and route not in self._jumps:
-            self._jumps[route] = SshLink(route[-1], self._jump(route[:-1], limits), limits, wait=self._wait)
+            self._jumps[route] = SshLink(route[-1], self._jump(route[:-1], limits), limits, wait=self.wait)
         return self._jumps.get(route)
