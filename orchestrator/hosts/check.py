@@ -12,7 +12,7 @@ from orchestrator.daemons import in_parallel
 from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.connection import CommandResult, HostError, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.contact import first_contact
+from orchestrator.hosts.contact import FirstContacts
 from orchestrator.hosts.passwords import SentPasswords
 from orchestrator.hosts.survey import LOCK, REBOOT, TUNE, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
@@ -163,11 +163,11 @@ def check_host(
         return _cut_off(settings, points, Point.RESOLVE, redact(said))
     outcome: Outcome
     try:
-        met = first_contact(settings, connection)
+        settings = FirstContacts().meet(settings, connection)
     except HostError as error:
         outcome, stdin = error.fault, None
     else:
-        settings = passwords.without_refused(met.completed(settings))
+        settings = passwords.without_refused(settings)
         stdin = survey_stdin(settings, rights=True)
         script = survey_script(settings, rights=True, reboot=reboot, folder=lease_directory)
         outcome = connection.run(script, timeout=settings.limits.command, stdin=stdin)

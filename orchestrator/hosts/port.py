@@ -107,7 +107,7 @@ class Hosts:
         self._sent: dict[NodeName, str | None] = {}
         self._watcher = ServiceWatcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring, self._failure)
-        self._contacts, self._passwords = FirstContacts(), SentPasswords(now)
+        self._contacts, self._passwords = FirstContacts(now), SentPasswords(now)
         self._last_words = LastWords(self._redact)
 
     def observe(

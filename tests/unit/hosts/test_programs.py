@@ -24,6 +24,7 @@ from orchestrator.model.action import Done, RebootHost, Refused, StartNode, Stop
 from orchestrator.model.host import Connect, Manager
 from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.model.reading import Unknown
 
 ROOT = Path(__file__).parents[3]
 SUDOERS = {"this": ROOT / "docs" / "reference", "last": ROOT / "tests" / "data" / "sudoers" / "last"}
@@ -158,6 +159,34 @@ def test_a_host_is_asked_once_and_again_as_another_one(tmp_path: Path, change: s
             last, expected = hosts.describe(StopNode(node="es1")), f"{sudo}true"
         assert last == expected
     assert asked == ["met", *["read"] * 2, *([] if change == "nothing" else ["met"]), "read"]
+
+
+@pytest.mark.parametrize("how", [Sudo.AUTO, Sudo.PASSWORDLESS])
+def test_a_host_without_id_is_asked_once_a_minute(tmp_path: Path, how: Sudo) -> None:
+    service = ServiceSettings(manager=Manager.COMMAND, stop="true", start="true", status="true")
+    settings, asked, now = here(tmp_path, service, sudo=how), list[str](), [0.0]
+    no_id = ["id() { echo no free process; return 1; }"]
+
+    class Host(LocalConnection):
+        def run(self, command: str, **_limits: object) -> CommandResult:
+            asked.append("met" if command == contact_script(Manager.COMMAND) else "read")
+            return CommandResult(exit=0, stdout=sh("\n".join((*no_id, command)), "/usr/bin:/bin"))
+
+    connections = cast("Connections", SimpleNamespace(to=lambda _settings: Host(), close=lambda: None))
+    with closing(Hosts({"es1": settings}, connections=connections, now=lambda: now[0])) as hosts:
+        for at in (0.0, 1.0, 59.0):
+            now[0] = at
+            seen = hosts.observe(["es1"], rights=False)["es1"]
+            if how is Sudo.AUTO:
+                assert isinstance(seen, Unknown)
+                assert "`id -u` was not answered (no free process), so sudo" in seen.reason
+            else:
+                assert isinstance(seen, HostView), seen
+        assert asked.count("met") == 1
+        no_id.clear()
+        now[0] = 61.0
+        assert isinstance(hosts.observe(["es1"], rights=False)["es1"], HostView)
+        assert asked.count("met") == 2
 
 
 def test_every_manager_has_a_way_to_reboot() -> None:
