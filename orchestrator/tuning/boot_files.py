@@ -15,6 +15,10 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files as package_files
 from typing import Final
 
+from orchestrator.tuning.kernel import QueueTunable
+from orchestrator.tuning.registry import TUNABLES
+from orchestrator.tuning.values import SAME_MEANING
+
 FOLDER: Final = "/etc/orchestrate-tuning"
 SCRIPT: Final = f"{FOLDER}/boot.sh"
 PARTS: Final = f"{FOLDER}/*.part"
@@ -112,7 +116,11 @@ def part_path(name: str) -> str:
 def script_text(root: str) -> str:
     """The boot script; `root` is a folder used in place of `/`."""
     files = ("value.sh", "kernel.sh", "find.sh", "disks.sh", "main.sh")
-    first = f"{_TITLE}{shell_text('head.sh')}root={shlex.quote(root)}\n\n"
+    same = " ".join(f"{word}={other}" for word, other in SAME_MEANING.items())
+    queues = (one for one in TUNABLES.values() if isinstance(one, QueueTunable))
+    roles = " ".join(f"{one.file}={role}" for one in queues for role in one.roles)
+    tables = f"same={shlex.quote(f' {same} ')}\nroles={shlex.quote(f' {roles} ')}\n"
+    first = f"{_TITLE}{shell_text('head.sh')}root={shlex.quote(root)}\n{tables}\n"
     return first + "\n".join(map(shell_text, files))
 
 

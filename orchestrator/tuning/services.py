@@ -41,15 +41,12 @@ class ServiceOff(Tunable):
     """
 
     name: str
+    allowed: tuple[str, ...] = (_OFF,)
 
     @property
     def reads(self) -> FactReads:
         """Its state."""
         return FactReads(services=(self.name,))
-
-    def valid(self, setting: TuningSetting) -> str | None:
-        """It can only be wanted off."""
-        return None if setting.wanted == _OFF else f"must be {_OFF}"
 
     def parts(self, facts: HostFacts, _: TuningSetting, profile: TuningProfile) -> Iterator[Part | Absent]:
         """Whether it runs, and whether it may start. systemd masks it: another service may want it."""
@@ -80,9 +77,6 @@ class ServiceOff(Tunable):
                 detail="it is disabled, not masked: another unit can start it" if unmasked else "",
                 changes=tuple(changes),
             )
-
-
-SERVICES: Final = (ServiceOff(name="tuned"), ServiceOff(name="ktune"), ServiceOff(name="numad"))
 
 
 _PAGES: Final = "vm.nr_hugepages"
@@ -479,19 +473,3 @@ def _in_file(pairs: list[tuple[str, str]], file: str) -> _InFile:
 def _last_value(text: str, key: str) -> str | None:
     found = re.findall(rf"^\s*{re.escape(key)}\s*=\s*(\S+)", text, re.MULTILINE)
     return found[-1] if found else None
-
-
-AT_NEXT_START: Final = (
-    JvmHugePages(),
-    ServiceLimit(name="limits.nofile", option="LimitNOFILE", item="nofile", kernel="Max open files"),
-    ServiceLimit(
-        name="limits.memlock",
-        option="LimitMEMLOCK",
-        item="memlock",
-        kernel="Max locked memory",
-        step=1024,
-        endless=True,
-    ),
-    ErlangSchedulers(),
-)
-"""What counts at the node's next start."""

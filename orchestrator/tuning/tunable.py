@@ -22,6 +22,7 @@ from orchestrator.model.tuning import (
     TuningSetting,
     Verdict,
 )
+from orchestrator.tuning.values import is_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +67,27 @@ class Tunable(ABC):
     """One setting of a host that can be made right."""
 
     name: str  # in profiles, tables and the journal
+    allowed: range | tuple[str, ...]  # the words that a profile may want, where `valid` needs no more
 
     @property
     @abstractmethod
     def reads(self) -> FactReads:
         """The facts to read for it."""
 
-    @abstractmethod
     def valid(self, setting: TuningSetting) -> str | None:
         """The fault in a profile's value; None if it is valid. Called when the profile is loaded."""
+        return self.fault(setting.wanted)
+
+    def fault(self, wanted: object) -> str | None:
+        """Why a value is not allowed; None if it is."""
+        allowed = self.allowed
+        if not isinstance(allowed, range):
+            some = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
+            return None if wanted in allowed else f"must be {some}"
+        if isinstance(wanted, str) and is_number(wanted) and int(wanted) in allowed:
+            return None
+        steps = f", in steps of {allowed.step} (a page)" if allowed.step > 1 else ""
+        return f"must be a whole number from {allowed[0]} to {allowed[-1]}{steps}"
 
     @abstractmethod
     def parts(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias, assert_never
 
@@ -17,20 +18,20 @@ from orchestrator.hosts.connection import CommandResult, HostConnection, HostErr
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.outcomes import redacted, said
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.readings import ask, read_hosts, unread
+from orchestrator.hosts.readings import ask, defect, read_hosts, unread
 from orchestrator.model.action import ActionResult, Done, HostAction, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import HostFacts
 from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict
 from orchestrator.redact import Redactor, beginning_of
-from orchestrator.tuning import registry
+from orchestrator.tuning import boot
 from orchestrator.tuning.boot import BootPlace
 from orchestrator.tuning.boot_files import part_name
 from orchestrator.tuning.facts import ANSWER_BYTES, facts_script, read_facts
 from orchestrator.tuning.registry import TUNABLES
-from orchestrator.tuning.tunable import FactReads, Tunable
+from orchestrator.tuning.tunable import FactReads, Tunable, unchanged
 from orchestrator.tuning.tuning_script import TURN_SECONDS, describe_changes, read_outcome, tuning_script
 
 TUNE_SECONDS: Final = 180.0
@@ -149,12 +150,12 @@ class Tuner:
             return self._turns.setdefault(machine, threading.Lock())
 
     def _read(self, node: NodeName, profile: TuningProfile) -> Reading[HostTuning]:
-        facts = self._facts(node, registry.reads(profile, self._tunables))
+        facts = self._facts(node, reads(profile, self._tunables))
         if isinstance(facts, Unknown):
             return facts
         settings, _ = self._way(node)
         place = BootPlace(part=part_name(settings.cluster, node), root=settings.root)
-        return registry.compare(facts, profile, place, tunables=self._tunables, redact=self._redact)
+        return compare(facts, profile, place, tunables=self._tunables, redact=self._redact)
 
     def _facts(self, node: NodeName, reads: tuple[FactReads, ...]) -> Reading[HostFacts]:
         settings, connection = self._way(node)
@@ -166,3 +167,86 @@ class Tuner:
             said = f" ({beginning_of(outcome.stderr.strip(), 300)})" if outcome.stderr.strip() else ""
             return Unknown(reason=self._redact(f"host of {node}: {facts.reason}{said}"))
         return facts
+
+
+# The comparison of a host with a profile, pure ------------------------------------
+
+
+BOOT_READS: Final = FactReads(files=boot.FILES, services=boot.SERVICES)
+"""What is read of the next boot."""
+
+
+def in_order(
+    profile: TuningProfile, tunables: Mapping[str, Tunable] = TUNABLES
+) -> list[tuple[Tunable | None, TuningSetting]]:
+    """The settings with their tunables in the order of the changes; settings without one come last."""
+    places = {name: place for place, name in enumerate(tunables)}
+    settings = sorted(profile.settings, key=lambda one: places.get(one.tunable, len(places)))
+    return [(tunables.get(setting.tunable), setting) for setting in settings]
+
+
+def reads(profile: TuningProfile, tunables: Mapping[str, Tunable] = TUNABLES) -> tuple[FactReads, ...]:
+    """Everything to read for a profile."""
+    return (BOOT_READS, *(one.reads for one, _ in in_order(profile, tunables) if one is not None))
+
+
+def compare(
+    facts: HostFacts,
+    profile: TuningProfile,
+    place: BootPlace,
+    *,
+    tunables: Mapping[str, Tunable] = TUNABLES,
+    redact: Callable[[str], str] = str,
+) -> HostTuning:
+    """The state of a host against a profile: the next boot, then each tunable in order.
+
+    Args:
+        facts: of the host.
+        profile: the wanted settings.
+        place: of the node's part of the boot script.
+        tunables: by name.
+        redact: removes secrets from texts for people; changes stay exact, as they are sent.
+    """
+    moved = boot.data_moved(facts, place)
+    if moved:
+        facts = replace(facts, devices=Unknown(reason=moved))
+    kept, written = boot.lines_at_boot(facts, place), boot.lines_of_part(facts, place)
+    states: list[TunableState] = []
+    lines: list[str] = []
+    for tunable, setting in in_order(profile, tunables):
+        if tunable is None:
+            why = f"there is no tunable named {setting.tunable}"
+            states.append(unchanged(setting, Verdict.UNKNOWN, why))
+            continue
+        state, line = _check(tunable, facts, setting, profile, redact), tunable.line(setting)
+        # A value that cannot be read now is neither added to the part nor taken out of it, on or off.
+        known = state.verdict in {Verdict.OK, Verdict.DRIFT} or line in written
+        if line and known and state.verdict is not Verdict.NOT_APPLICABLE:
+            lines.append(line)
+        if line and state.verdict is not Verdict.NOT_APPLICABLE:
+            of_boot = boot.SET_BY_US if line in kept else boot.NOT_SET
+            if line in kept and (other := boot.later_part(facts, place, line)):
+                of_boot = f"{other} sets another value after it"
+                state = replace(state, overridden=True)
+            state = replace(state, at_boot="; ".join(filter(None, (of_boot, state.at_boot))))
+        states.append(state)
+    of_boot_itself = boot.state(facts, profile, place, lines)
+    part = boot.wanted_part(facts, profile, place, lines)
+    return HostTuning(states=(*([of_boot_itself] if of_boot_itself else []), *states), part=part)
+
+
+def _check(
+    tunable: Tunable,
+    facts: HostFacts,
+    setting: TuningSetting,
+    profile: TuningProfile,
+    redact: Callable[[str], str],
+) -> TunableState:
+    """The state of one tunable; a defect in one tunable does not affect the others."""
+    try:
+        state = tunable.check(facts, setting, profile)
+    except Exception as error:  # noqa: BLE001  (see `defect`)
+        state = unchanged(setting, Verdict.UNKNOWN, defect(error))
+    return replace(
+        state, running=redact(state.running), at_boot=redact(state.at_boot), detail=redact(state.detail)
+    )

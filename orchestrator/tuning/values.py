@@ -33,6 +33,28 @@ def parse(text: str) -> Choices:
     return Choices(current=current, offered=offered, bracketed=bool(chosen))
 
 
+SAME_MEANING: Final = {
+    "none": "noop",
+    "noop": "none",
+    "deadline": "mq-deadline",
+    "mq-deadline": "deadline",
+    "0": "no",
+    "no": "0",
+    "1": "yes",
+    "yes": "1",
+}
+"""Words of which older and newer kernels offer one or the other. The boot script has this table too."""
+
+
+def chosen(wanted: str, choices: Choices) -> str | None:
+    """The wanted word, or the one with the same meaning; None if the file offers neither.
+
+    A file that holds 0 or 1 alone is a switch: it offers both. `choose` in `shell/kernel.sh` does the same.
+    """
+    offered = ("0", "1") if choices.offered in {("0",), ("1",)} else choices.offered
+    return next((word for word in (wanted, SAME_MEANING.get(wanted)) if word in offered), None)
+
+
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,19}")
 """No kernel value is longer: 2**64 has 20 digits."""
 

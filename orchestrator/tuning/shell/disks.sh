@@ -20,16 +20,12 @@ data() {
     devices="$devices$names$newline"
 }
 
-# disks FILE SSD ROTATIONAL: a value in queue/ of the data's disks, by the kind of a disk; `-` = not of this kind.
+# disks FILE SSD ROTATIONAL: a value in queue/ of the data's disks, by the kind of a disk; `-` = not of this kind. Which of
+# the devices between file system and disk have the value is in $roles.
 disks() {
     attribute=$1 ssd=$2 turning=$3 seen=' '
-    case $attribute in
-        read_ahead_kb) roles='top' ;;             # the device under the file system decides what is read ahead
-        scheduler) roles='leaf multipath' ;;      # the kernel keeps the paths of a multipath device at `none`
-        *) roles='leaf path' ;;
-    esac
     while read -r role name kind; do
-        case " $roles " in *" $role "*) ;; *) continue ;; esac
+        case $roles in *" $attribute=$role "*) ;; *) continue ;; esac
         case $seen in *" $name "*) continue ;; esac
         seen="$seen$name "
         one_disk "$name" "$kind"
@@ -51,11 +47,5 @@ one_disk() {
     if [ "$word" = - ]; then return; fi
     if [ "$attribute" != scheduler ]; then want "$file" "$word"; return; fi
     case $(head -c 4096 "$root$file") in *"["*) ;; *) return ;; esac  # no scheduler to set
-    case $word in
-        none) choose "$file" none noop ;;
-        noop) choose "$file" noop none ;;
-        deadline) choose "$file" deadline mq-deadline ;;
-        mq-deadline) choose "$file" mq-deadline deadline ;;
-        *) choose "$file" "$word" ;;
-    esac
+    choose "$file" "$word"
 }

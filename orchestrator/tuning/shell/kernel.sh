@@ -35,27 +35,27 @@ put() {
     esac
 }
 
-# choose PATH WORD…: the first of these words that the file offers.
+# choose PATH WORD: the word, or the one with the same meaning ($same), whichever the file offers. A file that holds 0 or 1
+# alone is a switch: it offers both.
 choose() {
-    path=$1
-    shift
-    offered=" $(head -c 4096 "$root$path" 2>/dev/null | tr -d '[]' | tr '\t\n' '  ') "
-    for word in "$@"; do
-        case $offered in *" $word "*) want "$path" "$word"; return ;; esac
+    path=$1 first=$2
+    second=${same#*" $2="}; second=${second%% *}
+    set -f
+    # shellcheck disable=SC2046  # its words
+    set -- $(head -c 4096 "$root$path" 2>/dev/null | tr -d '[]')
+    set +f
+    case $* in 0|1) set -- 0 1 ;; esac
+    for word in "$first" ${second:+"$second"}; do
+        case " $* " in *" $word "*) want "$path" "$word"; return ;; esac
     done
-    skip "$path" "$1 is not offered:$offered"
+    skip "$path" "$first is not offered: $*"
 }
 
 # huge_pages FILE VALUE: `enabled`, `defrag` or `khugepaged/defrag`. RHEL 6 has a folder of its own.
 huge_pages() {
     for top in transparent_hugepage redhat_transparent_hugepage; do
         file=/sys/kernel/mm/$top/$1
-        if [ ! -e "$root$file" ]; then continue; fi
-        case $1/$(head -c 4096 "$root$file") in
-            khugepaged/*"["*) case $2 in 0|no) choose "$file" no ;; *) choose "$file" yes ;; esac ;;
-            khugepaged/*) case $2 in 0|no) want "$file" 0 ;; *) want "$file" 1 ;; esac ;;
-            *) choose "$file" "$2" ;;
-        esac
+        if [ -e "$root$file" ]; then choose "$file" "$2"; fi
     done
     if [ "$1" != enabled ]; then return; fi
     # A page size follows the general file (`inherit`), is off, or has a value of its own, which is wrong here.

@@ -26,7 +26,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.tuning import boot, boot_files, registry
+from orchestrator.tuning import boot, boot_files, tuner
 from orchestrator.tuning.boot import BootPlace
 from orchestrator.tuning.undoing import Back, Ours, rank, reads_for, standing
 from tests.fakes.tuned_hosts import current, profile, rhel6, setting, with_files
@@ -44,7 +44,7 @@ UNIT_OFF = {boot_files.NAME: ServiceFacts(present=True)}
 
 
 def compare(host: HostFacts, wanted: TuningProfile = WANTED, place: BootPlace = PLACE) -> HostTuning:
-    return registry.compare(host, wanted, place)
+    return tuner.compare(host, wanted, place)
 
 
 def state(host: HostFacts, place: BootPlace = PLACE, wanted: TuningProfile = WANTED) -> TunableState:

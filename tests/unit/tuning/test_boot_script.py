@@ -276,7 +276,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
 
 @pytest.mark.parametrize("kind", ["rhel6", "rhel7", "debian", "both folders"])
 def test_a_boot_sets_what_an_apply_would_set(kind: str, subtests: pytest.Subtests, tmp_path: Path) -> None:
-    """The words of both are chosen apart: in Python for the ledger, and in the shell of the host."""
+    """Both choose by one table of words: now for the ledger, and at a boot from what that kernel offers."""
     tree = getattr(host_kinds, kind if kind != "both folders" else "rhel6")(tmp_path / "host")
     if kind == "both folders":
         tree.write(f"{THP}/enabled", "[always] madvise never\n")

@@ -12,7 +12,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.model.host import BlockDevice
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import ValueChange
-from orchestrator.tuning import boot_files, registry
+from orchestrator.tuning import boot_files, tuner
 from orchestrator.tuning.boot import BootPlace
 from tests.fakes.block_tree import BlockTree
 from tests.fakes.host_tree import HostTree
@@ -197,11 +197,11 @@ def test_check_and_boot_set_the_same_values_of_the_same_disks(host: Host, seed: 
     dice = random.Random(seed)  # noqa: S311  (a seed that can be given again)
     under = _stack(host, dice)
     names = dice.sample(sorted(under), min(len(under), 2))
-    facts = host.tree.known_facts(registry.reads(WANTED), data=tuple(f"/{name}" for name in names))
+    facts = host.tree.known_facts(tuner.reads(WANTED), data=tuple(f"/{name}" for name in names))
     assert isinstance(facts.devices, tuple)
     disks = {device.name for device in facts.devices if device.is_disk}
     assert disks == set().union(*(under[name] for name in names))
-    found = registry.compare(facts, WANTED, BootPlace(part="a+b"))
+    found = tuner.compare(facts, WANTED, BootPlace(part="a+b"))
     changes = {
         (change.path, change.wanted)
         for state in found.states

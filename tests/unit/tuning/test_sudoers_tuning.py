@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.config.tuning import load_profile
 from orchestrator.model.host import HostFacts, InitSystem, ServiceFacts
-from orchestrator.tuning import boot_files, registry
+from orchestrator.tuning import boot_files, registry, tuner
 from orchestrator.tuning.boot import BootPlace
 from tests.fakes.sudoers_lines import plain_commands
 from tests.fakes.tuned_hosts import KINDS, rhel6
@@ -57,7 +57,7 @@ def needed() -> dict[str, str]:
     for kind, facts in [*((kind, make()) for kind, make in KINDS.items()), ("switched off", switched_off())]:
         for path in PROFILES:
             profile = load_profile(path, rules=registry.RULES)
-            for state in registry.compare(facts, profile, PLACE).states:
+            for state in tuner.compare(facts, profile, PLACE).states:
                 for change in state.changes:
                     for command in plain_commands(change, systemd=facts.init is InitSystem.SYSTEMD):
                         commands[command] = f"{kind}, {path.stem}, {state.tunable}"

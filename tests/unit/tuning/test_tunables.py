@@ -24,9 +24,9 @@ from orchestrator.model.tuning import (
     ValueChange,
     Wanted,
 )
-from orchestrator.tuning.kernel import PARAMETERS, chosen
+from orchestrator.tuning.kernel import KernelParameter
 from orchestrator.tuning.registry import RULES, TUNABLES
-from orchestrator.tuning.values import is_number, parse
+from orchestrator.tuning.values import chosen, is_number, parse
 from tests.fakes.cases import rows
 from tests.fakes.tuned_hosts import current, profile, rhel6, rhel7, setting, with_files
 
@@ -105,7 +105,7 @@ def test_each_tunable_against_the_facts_of_hosts(subtests: pytest.Subtests) -> N
                 assert (tuning.drifted, tuning.restart_needed, tuning.unread) == ((), (state,), ())
 
 
-def test_the_scheduler_is_chosen_from_what_the_disk_offers(subtests: pytest.Subtests) -> None:
+def test_the_word_is_chosen_from_what_the_file_offers(subtests: pytest.Subtests) -> None:
     for wanted, offered, choice in [
         ("none", "none mq-deadline kyber bfq", "none"),
         ("none", "noop deadline cfq", "noop"),
@@ -113,9 +113,13 @@ def test_the_scheduler_is_chosen_from_what_the_disk_offers(subtests: pytest.Subt
         ("deadline", "none mq-deadline", "mq-deadline"),
         ("mq-deadline", "noop deadline cfq", "deadline"),
         ("cfq", "none mq-deadline kyber bfq", None),
+        ("no", "1", "0"),
+        ("1", "0", "1"),
+        ("0", "[yes] no", "no"),
+        ("madvise", "[always] never", None),
     ]:
         with subtests.test(wanted=wanted, offered=offered):
-            assert chosen(wanted, tuple(offered.split())) == choice
+            assert chosen(wanted, parse(offered)) == choice
 
 
 def test_choices_of_a_file_of_the_kernel(subtests: pytest.Subtests) -> None:
@@ -152,7 +156,7 @@ def test_words_of_a_profile(subtests: pytest.Subtests) -> None:
             with subtests.test(name=name, wanted=wanted):
                 said = RULES[name](setting(name, wanted))
                 assert said is None if not wrong else wrong in str(said)
-    for parameter in PARAMETERS:
+    for parameter in (one for one in TUNABLES.values() if isinstance(one, KernelParameter)):
         with subtests.test(parameter.name):
             low, high = parameter.allowed.start, parameter.allowed.stop - 1
             assert parameter.valid(setting(parameter.name, str(high))) is None

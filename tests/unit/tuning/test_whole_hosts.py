@@ -27,7 +27,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.tuning import boot, boot_files, registry
+from orchestrator.tuning import boot, boot_files, registry, tuner
 from orchestrator.tuning.blocks import with_block
 from orchestrator.tuning.boot import BootPlace
 from tests.fakes import host_kinds
@@ -63,12 +63,12 @@ PLACE = BootPlace(part="prod+es1")
 
 
 def compare(facts: HostFacts, wanted: TuningProfile) -> HostTuning:
-    return registry.compare(facts, wanted, PLACE)
+    return tuner.compare(facts, wanted, PLACE)
 
 
 def asked() -> list[str]:
     """Patterns of all files that a reading is asked for."""
-    reads = registry.reads(EVERYTHING)
+    reads = tuner.reads(EVERYTHING)
     queues = [f"/sys/block/*/queue/{name}" for one in reads for name in one.queue]
     paths = [*queues, *(path for one in reads for path in one.files)]
     return [path.replace("{unit}", "elasticsearch") for path in paths]
@@ -169,7 +169,7 @@ def test_the_order_settles_conflicts() -> None:
     assert names[:3] == ["tuned", "ktune", "numad"]
     assert names.index("io_scheduler") < names.index("nr_requests")
     backwards = replace(EVERYTHING, settings=tuple(reversed(EVERYTHING.settings)))
-    ordered = [tunable.name for tunable, _ in registry.in_order(backwards) if tunable]
+    ordered = [tunable.name for tunable, _ in tuner.in_order(backwards) if tunable]
     assert ordered == [name for name in names if name in ordered]
     assert compare(KINDS["current kernel"](), EVERYTHING).states[0].tunable == BOOT
 
@@ -204,8 +204,8 @@ Max realtime timeout      unlimited            unlimited            us
 
 
 def read(tree: HostTree, wanted: TuningProfile) -> HostTuning:
-    facts = tree.known_facts(registry.reads(wanted))
-    return registry.compare(facts, wanted, BootPlace(part="es1", root=str(tree.path)))
+    facts = tree.known_facts(tuner.reads(wanted))
+    return tuner.compare(facts, wanted, BootPlace(part="es1", root=str(tree.path)))
 
 
 @pytest.mark.parametrize("name", ["throughput-performance", "virtual-guest"])
