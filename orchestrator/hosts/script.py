@@ -30,11 +30,11 @@ NONCE: Final = (
     "$(head -c 18 /proc/sys/kernel/random/uuid 2>/dev/null || tr -dc a-f0-9 </dev/urandom | head -c 18)"
 )
 """Made up on the host for one answer, in a variable of its shell: no file or command line there has it."""
-MARK: Final = '"$orchestrate_mark"'
-"""Begins each line between the parts of an answer: `MARK begin NAME`, and `MARK end NAME EXIT`."""
-MAKE_MARK: Final = f"orchestrate_mark=@@orchestrate-{NONCE}"
+MARK_PREFIX: Final = "@@orchestrate-"
+MAKE_MARK: Final = f"orchestrate_mark={MARK_PREFIX}{NONCE}"
+_MARK: Final = "$orchestrate_mark"
 _EXIT: Final = re.compile(r"[0-9]{1,10}")
-_FIRST_MARK: Final = re.compile(r"^(@@orchestrate-[a-f0-9-]{18}) begin ", re.MULTILINE)
+_FIRST_MARK: Final = re.compile(rf"^({MARK_PREFIX}[a-f0-9-]{{18}}) begin ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,21 @@ def untranslated(script: str) -> str:
     return f"{ENVIRONMENT}; {script}"
 
 
+def begin_line(mark: str, name: str) -> str:
+    """The line before a part of an answer; the answer of an SSH session is one too, `connections/frame`."""
+    return f"{mark} begin {name}"
+
+
+def end_line(mark: str, name: str, code: str) -> str:
+    """The line after it, which a line end precedes. `tuning/shell/change.sh` prints both lines too."""
+    return f"{mark} end {name} {code}"
+
+
 def sections(parts: Sequence[tuple[str, str]]) -> str:
     """A script of named parts, each a shell line; a part that fails does not keep the next from running."""
     lines = [
-        f"echo {MARK} begin {name}; {{ {line}\n}} 2>&1; printf '\\n%s end {name} %d\\n' {MARK} $?"
+        f'echo "{begin_line(_MARK, name)}"; {{ {line}\n}} 2>&1;'
+        f' printf "\\n%s\\n" "{end_line(_MARK, name, "$?")}"'
         for name, line in parts
     ]
     return "\n".join((MAKE_MARK, *lines))

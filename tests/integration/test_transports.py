@@ -351,7 +351,14 @@ def test_input_output_and_exit_code_arrive_as_they_are(way: Way) -> None:
     assert result == CommandResult(exit=7, stdout="out given\n", stderr="err\n")
     for code in (0, 1, 124, 127, 255):
         assert connection.run(f"exit {code}", timeout=20.0) == CommandResult(exit=code, stdout="")
-    for printed in ("", "\n", "no newline", "\n\n\ntext\n\n", "orchestrate-end-0 1\n", "caf\u00e9 \u20ac\n"):
+    for printed in (
+        "",
+        "\n",
+        "no newline",
+        "\n\n\ntext\n\n",
+        "@@orchestrate-0 end script 1\n",
+        "caf\u00e9 \u20ac\n",
+    ):
         assert way.run(f"printf %s '{printed}'") == CommandResult(exit=0, stdout=printed)
     text = "it's; " * 9000
     long = untranslated(f'printf %s {len(text)}; : "{text}"')

@@ -1,11 +1,13 @@
-"""A script that any login shell starts, between two marks in its output, the second with its exit code. Pure.
+"""A script that any login shell starts, between two lines in its output, the second with its exit code. Pure.
 
 sshd gives a command line to the account's login shell, and each shell reads quotes, backslashes, `!`, `$`,
 `~` and line breaks in its own way, and csh no long words. So the line has none of them: the script is in
 arguments in which such characters are written as `%` and two hexadecimal digits, and `/bin/sh` decodes it.
-The first mark proves that the script was begun. On both streams, what a login shell prints before it and
-after the second is not the script's. The exit code is in the output: that of `ssh` may be its own, and a
-login shell may end with 0 although it ran nothing.
+The lines are those of any part of an answer, `script.begin_line` and `end_line`. The first proves that the
+script was begun. On both streams, what a login shell prints before it and after the second is not the
+script's. The mark in them is made here, and not on the host as for the parts of a script: a login shell may
+print anything before the first. The exit code is in the output: that of `ssh` may be its own, and a login
+shell may end with 0 although it ran nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ import re
 from typing import Final
 
 from orchestrator.hosts.connection import Captured, CommandResult, Streams
+from orchestrator.hosts.script import MARK_PREFIX, begin_line, end_line
 
-_BEGIN, _END = "orchestrate-begin", "orchestrate-end"
+_NAME: Final = "script"
+"""Of the part of the output that is the script's."""
 _UNDECODED: Final = 126
 _DECODE: Final = (
     "awk -v s=%s -v c=%c -v h=0123456789abcdef -v p=%"
@@ -26,9 +30,9 @@ _DECODE: Final = (
 """It is in every POSIX system and in BusyBox; `base64` and `xxd` are not."""
 _SCRIPT: Final = (
     f"LC_ALL=C; export LC_ALL; n=$1; shift; script=$(IFS=; {_DECODE}) || exit {_UNDECODED};"
-    f" echo {_BEGIN}-$n >&2; echo {_BEGIN}-$n;"
+    f' m={MARK_PREFIX}$n; begin="{begin_line("$m", _NAME)}"; echo "$begin" >&2; echo "$begin";'
     ' /bin/sh -c "$script"; code=$?;'
-    f' {{ echo; echo "{_END}-$n $code"; }} >&2; echo; echo "{_END}-$n $code"; exit $code'
+    f' end="{end_line("$m", _NAME, "$code")}"; {{ echo; echo "$end"; }} >&2; echo; echo "$end"; exit $code'
 )
 """The marks are put together on the host: a command that prints process lists prints no mark."""
 _LONGEST_CODE: Final = 12
@@ -100,8 +104,9 @@ class _Between:
     """One stream."""
 
     def __init__(self, nonce: str, inner: Captured) -> None:
-        self._begin = f"{_BEGIN}-{nonce}\n".encode()
-        self._mark = f"\n{_END}-{nonce} ".encode()
+        mark = f"{MARK_PREFIX}{nonce}"
+        self._begin = f"{begin_line(mark, _NAME)}\n".encode()
+        self._mark = f"\n{end_line(mark, _NAME, '')}".encode()
         self._end = re.compile(re.escape(self._mark) + rb"(\d{1,3})\n")
         self._inner = inner
         self._before = Captured()

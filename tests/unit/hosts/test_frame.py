@@ -20,7 +20,7 @@ SCRIPTS = (
     "printf '%s\\n' '!!' '!x' \"$(echo '*')\" '{a,b}' '~' '#' '%27' '^a^b' '[x]' '$HOME' '?' '=ls'",
     "printf 'gr\u00fc\u00dfe \u20ac\\n'; printf '\\377\\n' | od -An -tx1",
     "if true\nthen\n\techo 'two\nlines'\nfi\n\n",
-    ": 'one argument'; echo orchestrate-end-n 0; exit 4",
+    ": 'one argument'; echo @@orchestrate-n end script 0; exit 4",
     f"# {'x' * 20_000}\necho the end",
     "",
 )
@@ -99,19 +99,24 @@ def test_without_awk_a_script_is_not_begun(tmp_path: Path) -> None:
     assert "awk" in frame.not_begun(done.returncode).stderr
 
 
-WHOLE = b"a greeting\norchestrate-begin-n\ntext\norchestrate-end-x 1\n\norchestrate-end-n 12\nof a daemon"
+BEGIN, END = "@@orchestrate-n begin script\n", "@@orchestrate-n end script "
+OTHER = "@@orchestrate-x end script 1\n"
+WHOLE = f"a greeting\n{BEGIN}text\n{OTHER}\n{END}12\nof a daemon".encode()
 
 
 def test_frame_finds_marks_however_they_arrive(subtests: pytest.Subtests) -> None:
     """A command that was cut off has no exit code."""
     for text, found in (
-        (WHOLE, ("text\norchestrate-end-x 1\n", 12, True)),
+        (WHOLE, (f"text\n{OTHER}", 12, True)),
         (b"", ("", None, False)),
         (b"a greeting", ("", None, False)),
-        (b"orchestrate-begin-other\ntext", ("", None, False)),
-        (b"orchestrate-begin-n\nhalf", ("half", None, True)),
-        (b"orchestrate-begin-n\nhalf\norchestrate-end-n ", ("half\norchestrate-end-n ", None, True)),
-        (b"orchestrate-begin-n\n\norchestrate-end-n 0\n", ("", 0, True)),
+        (b"@@orchestrate-other begin script\ntext", ("", None, False)),
+        (b"@@orchestrate-n begin script\nhalf", ("half", None, True)),
+        (
+            b"@@orchestrate-n begin script\nhalf\n@@orchestrate-n end script ",
+            ("half\n@@orchestrate-n end script ", None, True),
+        ),
+        (b"@@orchestrate-n begin script\n\n@@orchestrate-n end script 0\n", ("", 0, True)),
     ):
         for size in (1, 2, 3, 7, 1000):
             with subtests.test(text=text, size=size):
@@ -129,9 +134,9 @@ def test_a_flood_is_bounded() -> None:
     for _ in range(100):
         frame.stdout.add(b"x" * 100_000)
     assert len(frame.stdout._held) < 100
-    frame.stdout.add(b"orchestrate-begin-n\n")
+    frame.stdout.add(BEGIN.encode())
     for _ in range(100):
         frame.stdout.add(b"x" * 100_000)
-    frame.stdout.add(b"\norchestrate-end-n 3\n")
+    frame.stdout.add(f"\n{END}3\n".encode())
     assert frame.exit == 3
     assert streams.stdout.dropped == 100 * 100_000 - KEPT_BYTES
