@@ -118,16 +118,14 @@ class Hosts:
         That is one round trip a node, and another one at the first contact with its host. With
         `reboot`, the right to reboot the host is among the rights.
         """
-        first = [node for node in nodes if rights and self._sends_password(node)]
+        known = [node for node in nodes if rights and node in self._settings]
+        first = [node for node in known if self._settings[node].sudo is Sudo.PASSWORD]
         first = [] if self._passwords.any_was_taken else first[:1]
         read: dict[NodeName, Reading[HostView]] = {}
         for some in (first, [node for node in nodes if node not in first]):
             work = {node: partial(self._observe_safely, node, rights=rights, reboot=reboot) for node in some}
             read |= read_hosts(work, self._redact, timeout=self._bound(some))
         return read
-
-    def _sends_password(self, node: NodeName) -> bool:
-        return node in self._settings and self._settings[node].sudo is Sudo.PASSWORD
 
     def readiness(
         self, nodes: Collection[NodeName], upgrade: Upgrade

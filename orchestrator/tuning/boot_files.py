@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files as package_files
 from typing import Final
 
-from orchestrator.tuning.kernel import QueueTunable
+from orchestrator.tuning.kernel import KernelParameter, QueueTunable
 from orchestrator.tuning.registry import TUNABLES
 from orchestrator.tuning.values import SAME_MEANING
 
@@ -116,12 +116,19 @@ def part_path(name: str) -> str:
 def script_text(root: str) -> str:
     """The boot script; `root` is a folder used in place of `/`."""
     files = ("value.sh", "kernel.sh", "find.sh", "disks.sh", "main.sh")
-    same = " ".join(f"{word}={other}" for word, other in SAME_MEANING.items())
-    queues = (one for one in TUNABLES.values() if isinstance(one, QueueTunable))
-    roles = " ".join(f"{one.file}={role}" for one in queues for role in one.roles)
-    tables = f"same={shlex.quote(f' {same} ')}\nroles={shlex.quote(f' {roles} ')}\n"
-    first = f"{_TITLE}{shell_text('head.sh')}root={shlex.quote(root)}\n{tables}\n"
+    first = f"{_TITLE}{shell_text('head.sh')}root={shlex.quote(root)}\n{_tables()}\n"
     return first + "\n".join(map(shell_text, files))
+
+
+def _tables() -> str:
+    """What the script needs of the tunables, as lists of `KEY=VALUE`."""
+    tables = {"same": [f"{word}={other}" for word, other in SAME_MEANING.items()], "roles": [], "groups": []}
+    for one in TUNABLES.values():
+        if isinstance(one, QueueTunable):
+            tables["roles"] += [f"{one.file}={role}" for role in one.roles]
+        elif isinstance(one, KernelParameter):
+            tables["groups"] += [f"{one.name}={group}" for group in one.groups]
+    return "".join(f"{name}={shlex.quote(' '.join(('', *pairs, '')))}\n" for name, pairs in tables.items())
 
 
 def part_text(unit: str, lines: Sequence[str], mounts: Mapping[str, str], kinds: Mapping[str, str]) -> str:

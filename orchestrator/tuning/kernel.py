@@ -221,9 +221,7 @@ class KernelParameter(Tunable):
     allowed: range
     at_least: bool = False  # whether a larger value is as good
     most: float | None = None  # the maximum as a share of the memory, for a value in KiB; None = no maximum
-    groups: tuple[
-        str, ...
-    ] = ()  # files of control groups that have a value of their own, as in the boot script
+    groups: tuple[str, ...] = ()  # files of control groups with a value of their own
 
     @property
     def reads(self) -> FactReads:

@@ -43,7 +43,7 @@ SAME_MEANING: Final = {
     "1": "yes",
     "yes": "1",
 }
-"""Words of which older and newer kernels offer one or the other. The boot script has this table too."""
+"""Words of which older and newer kernels offer one or the other. The boot script gets this table too."""
 
 
 def chosen(wanted: str, choices: Choices) -> str | None:

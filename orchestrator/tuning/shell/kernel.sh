@@ -69,13 +69,15 @@ path_of() {
     printf '/proc/sys/%s\n' "$(printf %s "$1" | tr . /)"
 }
 
-# parameter NAME VALUE
+# parameter NAME VALUE: also in the files of control groups that have a value of their own ($groups).
 parameter() {
     want "$(path_of "$1")" "$2"
-    if [ "$1" != vm.swappiness ] || [ -z "$unit" ]; then return; fi
-    # On cgroup v1 a service has a value of its own, and a new service takes the value of its slice.
-    for group in system.slice "system.slice/$unit"; do
-        file=/sys/fs/cgroup/memory/$group/memory.swappiness
+    for each in $groups; do
+        case $each in "$1="*) file=${each#*=} ;; *) continue ;; esac
+        case $file in *"{unit}.service"*)
+            if [ -z "$unit" ]; then continue; fi
+            file=${file%%"{unit}.service"*}$unit${file#*"{unit}.service"} ;;
+        esac
         if [ -f "$root$file" ]; then want "$file" "$2"; fi
     done
 }

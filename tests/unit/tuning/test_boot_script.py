@@ -282,6 +282,8 @@ def test_a_boot_sets_what_an_apply_would_set(kind: str, subtests: pytest.Subtest
         tree.write(f"{THP}/enabled", "[always] madvise never\n")
         tree.write(f"{THP}/hugepages-64kB/enabled", "[always] inherit madvise never\n")
         tree.write(f"{THP}/khugepaged/defrag", "1\n")
+        for group in ("system.slice", "system.slice/elasticsearch.service"):
+            tree.write(f"/sys/fs/cgroup/memory/{group}/memory.swappiness", "60\n")
     # A kernel puts brackets around the word that is written, and this file tree does not.
     once = boot_files.script_text(str(tree.path)).replace('"$round" -ge 3', '"$round" -ge 1')
     seen = 0
