@@ -160,7 +160,7 @@ def _sections(
     yield key, model, shape
     for name, prop in shape["properties"].items():
         for suffix, inner in _inner(prop):
-            found = next(cls for cls in _all_specs(Spec) if cls.__name__ == inner)
+            found = next(cls for cls in Spec.below() if cls.__name__ == inner)
             yield from _sections(f"{key}.{name}{suffix}".lstrip("."), found, shapes[inner], shapes)
 
 
@@ -174,12 +174,6 @@ def _inner(prop: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from (("[]" + suffix, name) for suffix, name in _inner(prop["items"]))
     if isinstance(prop.get("additionalProperties"), dict):
         yield from ((".NAME" + suffix, name) for suffix, name in _inner(prop["additionalProperties"]))
-
-
-def _all_specs(base: type[Spec]) -> Iterator[type[Spec]]:
-    yield base
-    for child in base.__subclasses__():
-        yield from _all_specs(child)
 
 
 def _section(keys: list[str], model: type[Spec], shape: dict[str, Any]) -> str:

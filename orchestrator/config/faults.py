@@ -142,7 +142,7 @@ def _unknown_key(model: type[Spec], path: KeyPath) -> FileFault:
 
 def _file_of(key: str) -> str:
     """What people call the file that has this key; empty if none has it."""
-    return next((spec.FILE for spec in Spec.__subclasses__() if spec.FILE and key in spec.model_fields), "")
+    return next((spec.FILE for spec in Spec.below() if spec.FILE and key in spec.model_fields), "")
 
 
 def _joined(found: list[FileFault]) -> list[FileFault]:

@@ -30,8 +30,9 @@ USUAL_UNITS: Final = (
 """Units that start runs by themselves. Those that a host does not have are passed over."""
 CONFIGURATION_MANAGEMENT: Final = (
     "While Puppet, Chef, Salt, Ansible, a package manager or an unattended upgrade is at work on a host,"
-    " `hold` does not stop its node, and `ignore` does. `disable` waits like `hold`, and disables Puppet's"
-    " agent and `management_units` from before the stop until the copies are back."
+    " `hold` does not stop its node: it may start the service again. `ignore` stops it nevertheless."
+    " `disable` waits like `hold`, and disables Puppet's agent and `management_units` from before the stop"
+    " until the copies are back; what was disabled before stays so (`orchestrate explain write-hooks`)."
 )
 MANAGEMENT_UNITS: Final = (
     "Systemd units that `configuration_management: disable` stops. Those that were active are started again."

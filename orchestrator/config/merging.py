@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, StrictInt
 
@@ -15,6 +15,9 @@ _INTERVAL = matching(
     r"|[1-9][0-9]*(ms|s|m|h)",
     'must be a time such as 1s or 30s, or "" to remove the setting; -1 is the value that a loader sets',
 )
+
+
+_USUAL: Final = MergePolicy(patterns=())
 
 
 class PutRightSpec(Spec):
@@ -35,19 +38,22 @@ class PutRightSpec(Spec):
 class ForceMergeSpec(Spec):
     """How `post-bulk-index` and `force-merge` merge; `restart` ignores this section."""
 
-    max_segments: Positive = Field(default=5, description="Maximum segments per copy.")
-    at_once: Positive = Field(default=2, description="Indices that are merged at a time.")
+    max_segments: Positive = Field(
+        default=_USUAL.max_segments,
+        description="Maximum segments per copy. Fewer segments cost more disk work and gain little.",
+    )
+    at_once: Positive = Field(default=_USUAL.at_once, description="Indices that are merged at a time.")
     per_node: Positive = Field(
-        default=1,
-        description="Of these, with a copy on the same node: a merge uses its disk and IO.",
+        default=_USUAL.per_node,
+        description="Of these, with a copy on the same node: a merge uses its disk and its page cache.",
     )
     deadline: Duration = Field(
-        default=8 * 3600.0, description="Longest merge of one index. After it the run stands down."
+        default=_USUAL.deadline, description="Longest merge of one index. After it the run stands down."
     )
     put_right: PutRightSpec = Field(
         default_factory=PutRightSpec,
         description="Settings that bulk loaders change (no replica, no refresh, asynchronous translog),"
-        " set to these values after the merge.",
+        " set to these values after the merge. A setting that is left out is not changed.",
     )
 
 
@@ -74,19 +80,11 @@ def merge_policy(spec: ForceMergeSpec, flags: MergeFlags) -> MergePolicy:
         _check_pattern(pattern)
     if flags.max_segments is not None and flags.max_segments < 1:
         raise UsageError(f"--max-segments {flags.max_segments}: must be at least 1")
-    put_right = spec.put_right
-    return MergePolicy(
-        patterns=patterns,
-        max_segments=spec.max_segments if flags.max_segments is None else flags.max_segments,
+    return replace(
+        MergePolicy(patterns=patterns, **dict(spec)),
+        max_segments=flags.max_segments or spec.max_segments,
         allow_writes=flags.allow_writes,
-        at_once=spec.at_once,
-        per_node=spec.per_node,
-        deadline=spec.deadline,
-        put_right=LoaderSettings(
-            number_of_replicas=put_right.number_of_replicas,
-            refresh_interval=put_right.refresh_interval,
-            translog_durability=put_right.translog_durability,
-        ),
+        put_right=LoaderSettings(**dict(spec.put_right)),
     )
 
 

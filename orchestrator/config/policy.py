@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final, TypeVar
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec
@@ -14,12 +14,11 @@ from orchestrator.config.management import with_disabling
 from orchestrator.config.merging import MergeFlags, merge_policy
 from orchestrator.config.playbook import (
     AnyPlaybookSpec,
-    DeadlinesSpec,
     Playbook,
     PlaybookSpec,
     ZeroReplicasAccept,
 )
-from orchestrator.config.playbook_parts import HookSpec, LimitsSpec
+from orchestrator.config.playbook_parts import LimitsSpec
 from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
 from orchestrator.config.riak_playbook import UPGRADES_LATER, RiakPlaybookSpec
 from orchestrator.config.selection import parse_due, require_consistent
@@ -45,11 +44,12 @@ from orchestrator.model.riak import LOCATION
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.model.upgrade import Upgrade
 
-WITHHELD: Final[Seconds] = 30 * 60.0
-"""Default limit for disabled allocation."""
-
 WITHHELD_FOR_LONG: Final[Seconds] = 60 * 60.0
-"""The same for `--reboot` (a server's firmware alone takes ten minutes) and for an upgrade."""
+"""Default limit for disabled allocation with `--reboot` (a server's firmware alone takes ten minutes), and
+for an upgrade."""
+
+_OF_POLICY: Final = frozenset(each.name for each in fields(Policy))
+"""Keys of a playbook with these names are taken over as they are, unless they are named in `build_policy`."""
 
 MAX_REASON: Final = 1000
 """Characters of `--reason`: it is written to every journal and to the lease's record."""
@@ -123,9 +123,8 @@ def build_policy(
     _require_enough(playbook, overrides, nodes, cluster.spec.expect.nodes)
     together = cluster.spec.hosts.together
     gates = gates_in(spec.gates, playbook.path.resolve().parent)
-    policy = Policy(
-        kind=cluster.spec.kind,
-        cluster=cluster.spec.name,
+    policy = replace(
+        Policy(cluster=cluster.spec.name, **{key: value for key, value in spec if key in _OF_POLICY}),
         playbook=playbook.name,
         strategy=strategy,
         max_unavailable=budget.resolve(nodes or 1)
@@ -139,7 +138,6 @@ def build_policy(
         gates=gates,
         expect_nodes=cluster.spec.expect.nodes,
         together=together,
-        configuration_management=spec.configuration_management,
         selection=_selection(overrides, spec, now),
         reboot=overrides.reboot,
         pause_after=_pause_after(overrides.pause_after),
@@ -151,7 +149,7 @@ def build_policy(
         timeout=_flag("--timeout", parse_duration, overrides.timeout),
     )
     if isinstance(spec, RiakPlaybookSpec):
-        return _for_riak(policy, spec, cluster, overrides)
+        return _for_riak(policy, cluster, overrides)
     return _for_elasticsearch(policy, spec, cluster, overrides)
 
 
@@ -161,41 +159,26 @@ def _for_elasticsearch(
     zero_replicas, accepted = _zero_replicas(spec)
     return replace(
         policy,
-        min_started_copies=spec.min_started_copies,
-        min_capacity=spec.min_capacity,
         overlap_recovery=policy.upgrade is None if spec.overlap_recovery is None else spec.overlap_recovery,
-        master_step_down=spec.master_step_down,
         accept_red=frozenset(spec.accept.red),
         accept_master_outage=spec.accept.master_outage,
         accept_not_returning=spec.accept.not_returning,
-        lease=spec.lease,
-        allocation_while_down=spec.allocation_while_down,
         zero_replicas=zero_replicas,
         zero_replicas_accepted=accepted,
-        recovery_limits=RecoveryLimits(**spec.recovery_limits.model_dump()),
-        flush=spec.flush,
-        rebalance_while_running=spec.rebalance_while_running,
+        recovery_limits=RecoveryLimits(**dict(spec.recovery_limits)),
         merge=merge_policy(spec.force_merge, overrides.merge) if overrides.merge else None,
         zone_attribute=cluster.spec.zone_attribute if isinstance(cluster.spec, ClusterSpec) else None,
     )
 
 
-def _for_riak(policy: Policy, spec: RiakPlaybookSpec, cluster: ClusterFile, overrides: Overrides) -> Policy:
+def _for_riak(policy: Policy, cluster: ClusterFile, overrides: Overrides) -> Policy:
     if overrides.merge is not None:
         require_segments(cluster)
     return replace(
         policy,
-        lease=spec.lease,
-        recovery_limits=RecoveryLimits(
-            node_initial_primaries_recoveries=None,
-            node_concurrent_recoveries=None,
-            max_bytes_per_sec=None,
-            concurrent_streams=None,
-        ),
+        recovery_limits=RecoveryLimits(**dict.fromkeys(each.name for each in fields(RecoveryLimits))),
         flush=False,
         rebalance_while_running=None,
-        transfer_limit=spec.transfer_limit,
-        hasten_handoff=spec.hasten_handoff,
         zone_attribute=LOCATION,
     )
 
@@ -313,36 +296,16 @@ def _zero_replicas(spec: PlaybookSpec) -> tuple[ZeroReplicas, tuple[str, ...]]:
 
 
 def _deadlines(spec: LimitsSpec, overrides: Overrides) -> Deadlines:
-    usual = WITHHELD_FOR_LONG if overrides.reboot or overrides.to is not None else WITHHELD
-    of_elasticsearch = spec if isinstance(spec, DeadlinesSpec) else DeadlinesSpec()
-    withheld = of_elasticsearch.withheld
-    return Deadlines(
-        stop=spec.stop,
-        start=spec.start,
-        rejoin=spec.rejoin,
-        refused=spec.refused,
-        recover=spec.recover,
-        withheld=usual if withheld is None else withheld,
-        hold=spec.hold,
-        gate=spec.gate,
-        reboot=spec.reboot,
-        install=of_elasticsearch.install,
-    )
+    longer = {"withheld": WITHHELD_FOR_LONG} if overrides.reboot or overrides.to is not None else {}
+    return Deadlines(**(longer | {key: value for key, value in spec if value is not None}))
 
 
 def _hooks(spec: AnyPlaybookSpec) -> Hooks:
-    hooks = Hooks(
-        before_stop=tuple(map(_hook, spec.hooks.before_stop)),
-        while_stopped=tuple(map(_hook, spec.hooks.while_stopped)),
-        after_recovery=tuple(map(_hook, spec.hooks.after_recovery)),
-    )
+    moments = {each.name: getattr(spec.hooks, each.name) for each in fields(Hooks)}
+    hooks = Hooks(**{moment: tuple(Hook(**dict(one)) for one in ours) for moment, ours in moments.items()})
     if spec.configuration_management is not ConfigurationManagement.DISABLE:
         return hooks
     return with_disabling(hooks, spec.management_units)
-
-
-def _hook(spec: HookSpec) -> Hook:
-    return Hook(run=spec.run, local=spec.local, timeout=spec.timeout)
 
 
 def _selection(overrides: Overrides, spec: AnyPlaybookSpec, now: Instant) -> Selection:

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
-from orchestrator.config.around import NOTIFY, NotifyTargets
-from orchestrator.config.gates import GatesSpec
-from orchestrator.config.management import (
-    CONFIGURATION_MANAGEMENT,
-    MANAGEMENT_UNITS,
-    USUAL_UNITS,
-    ManagementUnit,
-)
-from orchestrator.config.playbook_parts import HooksSpec, LimitsSpec, SettleSpec
-from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
-from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset
-from orchestrator.model.policy import ConfigurationManagement, LeasePlace, Strategy
+from orchestrator.config.playbook_parts import USUAL, LimitsSpec, PlaybookKeys
+from orchestrator.config.spec import RiakKind
 
 TRANSFER_LIMIT: Final = 8
 """With Riak's default of 2 a restarted node waits for minutes (seen); Riak's help calls 8 a common value."""
@@ -41,10 +31,9 @@ class RiakDeadlinesSpec(LimitsSpec):
     ELSEWHERE: ClassVar[Mapping[str, str]] = {"withheld": _ALLOCATION, "install": _UPGRADE}
 
 
-class RiakPlaybookSpec(Spec):
+class RiakPlaybookSpec(PlaybookKeys):
     """A playbook for Riak."""
 
-    FILE: ClassVar[str] = "playbook"
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         "min_started_copies": _COPIES,
         "min_capacity": "not for `kind: riak`: it has no tiers; `max_unavailable` bounds what is away",
@@ -61,57 +50,19 @@ class RiakPlaybookSpec(Spec):
     }
 
     kind: RiakKind = Field(description="Kind of cluster.")
-    strategy: Strategy = Field(
-        default=Strategy.NODE,
-        description="How nodes are grouped into waves: one node at a time, the nodes of one location (from"
-        " 3.0 on), or the largest sets of nodes that can be down together (of one location, if there are"
-        " any). Every preference list keeps its quorum.",
-    )
-    max_unavailable: Unset[NodeBudget] = Field(
-        default=None,
-        description="Nodes that may be away at once: a number, or a percentage of all nodes (rounded"
-        " down, at least 1). Default: 1 with `node`, the whole location with `zone`; with `shard-safe` as"
-        " many as the largest location has, without locations a third of the nodes.",
-    )
-    lease: LeasePlace = Field(
-        default=LeasePlace.CLUSTER,
-        description="Where the lease is: also in a file on the hosts, for every machine to see, or in"
-        " the state database alone; then nothing is written to the hosts.",
-    )
-    transfer_limit: Annotated[StrictInt, Field(ge=1, le=MOST_TRANSFERS)] | None = Field(
-        default=TRANSFER_LIMIT,
-        description="Transfers that a node may have at once during the run: raised, never lowered, and"
-        " restored node by node. Null: not changed.",
-    )
-    hasten_handoff: StrictBool = Field(
-        default=False,
-        description="Whether handoff is forced after each restart, instead of minutes of waiting for"
-        " Riak's timers. Riak 3.2 only, by a call that Riak has for `support/debug purposes`.",
-    )
-    settle: SettleSpec = Field(default_factory=SettleSpec, description="When a node counts as back.")
     deadlines: RiakDeadlinesSpec = Field(
         default_factory=RiakDeadlinesSpec, description="Limits of every wait."
     )
-    on_failure: Literal["stand_down"] = Field(
-        default="stand_down", description="After a failure: the run stands down and can be resumed."
+    transfer_limit: Annotated[StrictInt, Field(ge=1, le=MOST_TRANSFERS)] | None = Field(
+        default=TRANSFER_LIMIT,
+        description="Transfers that a node may have at once during the run. After a restart the other nodes"
+        " hand off the data that they took in for the node; with Riak's default of 2 this takes minutes even"
+        " for little data. Raised, never lowered, and restored node by node. Null: not changed. Choose less"
+        " where handoff slows the cluster down.",
     )
-    hooks: HooksSpec = Field(default_factory=HooksSpec, description="Your commands around each restart.")
-    tune: Unset[Name] = Field(
-        default=None,
-        description="Name or path of a tuning profile. It is applied to the hosts while their nodes are"
-        " down.",
+    hasten_handoff: StrictBool = Field(
+        default=USUAL.hasten_handoff,
+        description="Whether handoff is forced after each restart, instead of minutes of waiting for"
+        " Riak's timers. Riak 3.2 only, by a call that Riak has for `support/debug purposes`: read"
+        " `orchestrate explain explanation/riak` first.",
     )
-    gates: GatesSpec = Field(
-        default=(),
-        description="External conditions, checked before every stop. The run waits while one is closed.",
-    )
-    configuration_management: ConfigurationManagement = Field(
-        default=ConfigurationManagement.HOLD, description=CONFIGURATION_MANAGEMENT
-    )
-    management_units: tuple[ManagementUnit, ...] = Field(default=USUAL_UNITS, description=MANAGEMENT_UNITS)
-    config_files: Unset[ConfigFiles] = Field(
-        default=None,
-        description=CONFIG_FILES + "those of Riak's package: `/etc/riak`, `/etc/default/riak`, drop-ins.",
-    )
-    notify: NotifyTargets = Field(default=(), description=NOTIFY)
-    windows: Later = Field(default=None, description="Maintenance windows.")

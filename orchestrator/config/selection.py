@@ -20,7 +20,7 @@ ConfigFiles = Annotated[tuple[DataPath, ...], NOT_EMPTY]
 CONFIG_FILES: Final = (
     "Files that `--due config` compares with the start of a node's process: absolute paths on its host, of"
     " which some may not exist. Of a folder, the files in it count. `{node}` is the name of the node."
-    " Default: "
+    " Default: those of the packages, with `/etc/default`, `/etc/sysconfig` and drop-ins."
 )
 
 

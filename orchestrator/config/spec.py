@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, ClassVar, Final, TypeVar
 
 from pydantic import (
@@ -52,6 +52,18 @@ class Spec(BaseModel):
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}  # keys for other kinds of cluster, with the message for each
     FILE: ClassVar[str] = ""  # what people call the file, if this is a whole one
+
+    @classmethod
+    def below(cls) -> Iterator[type[Spec]]:
+        """Every model that is derived from this one."""
+        for model in cls.__subclasses__():
+            yield model
+            yield from model.below()
+
+
+def keys_of_file(file: str) -> frozenset[str]:
+    """The keys of a file of any kind of cluster."""
+    return frozenset(key for model in Spec.below() if file == model.FILE for key in model.model_fields)
 
 
 HOSTS: Final = "hosts"

@@ -124,7 +124,7 @@ def upgrade_to(target: str, spec: UpgradeSpec | None, playbook: str) -> Upgrade:
         )
     return Upgrade(
         target=target,
-        install=tuple(InstallStep(run=step.run, as_root=step.as_root) for step in spec.install),
+        install=tuple(InstallStep(**dict(step)) for step in spec.install),
         installed=spec.installed,
         verify=tuple(one.run for one in spec.verify),
         snapshot_younger_than=spec.snapshot_younger_than,

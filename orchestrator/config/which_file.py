@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.config.lookup import is_shipped
-from orchestrator.config.spec import HOSTS
+from orchestrator.config.spec import HOSTS, keys_of_file
 from orchestrator.config.yaml import Document, read
 from orchestrator.errors import ConfigError
 from orchestrator.owners import why_not
@@ -33,25 +33,8 @@ _WHERE: Final[Mapping[FileKind, str]] = {
 }
 """What to do with each."""
 
-PLAYBOOK_KEYS: Final = frozenset(
-    {
-        *("accept", "allocation_while_down", "config_files", "configuration_management", "deadlines"),
-        *("flush", "force_merge", "gates"),
-        *(
-            "hasten_handoff",
-            "hooks",
-            "lease",
-            "master_step_down",
-            "max_unavailable",
-            "min_capacity",
-            "min_started_copies",
-        ),
-        *("management_units", "windows", "on_failure", "overlap_recovery"),
-        *("rebalance_while_running", "recovery_limits"),
-        *("settle", "strategy", "transfer_limit", "tune", "upgrade", "zero_replica_indices"),
-    }
-)
-"""Keys of playbooks, of every kind of cluster, that no other file has at its top."""
+ALSO_OF_CLUSTERS: Final = frozenset({"kind", "notify"})
+"""Keys of playbooks that a cluster file has too."""
 _CLUSTER_KEYS: Final = frozenset({"endpoints", "name"})
 
 
@@ -63,8 +46,9 @@ def kind_of_file(content: Mapping[str, Any]) -> FileKind | None:
         return FileKind.CLUSTER
     if "applies_to" in content:
         return FileKind.TUNING
-    if "kind" in content and content.keys() & PLAYBOOK_KEYS and not content.keys() & _CLUSTER_KEYS:
-        return FileKind.PLAYBOOK
+    if "kind" in content and not content.keys() & _CLUSTER_KEYS:
+        own = keys_of_file(FileKind.PLAYBOOK.value) - ALSO_OF_CLUSTERS
+        return FileKind.PLAYBOOK if content.keys() & own else None
     return None
 
 

@@ -11,8 +11,9 @@ from orchestrator.config.cluster import ClusterSpec, RiakClusterSpec
 from orchestrator.config.lookup import shipped
 from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.config.spec import keys_of_file
 from orchestrator.config.tuning import TuningSpec
-from orchestrator.config.which_file import PLAYBOOK_KEYS, FileKind, kind_of_file
+from orchestrator.config.which_file import ALSO_OF_CLUSTERS, FileKind, kind_of_file
 from orchestrator.config.yaml import read
 from orchestrator.errors import ExitCode
 
@@ -31,11 +32,12 @@ SNAPSHOT = '{"event": "snapshot", "schema": 1}\n'
 
 
 def test_the_keys_of_a_playbook_are_those_that_no_other_file_has() -> None:
-    others = {*ClusterSpec.model_fields, *RiakClusterSpec.model_fields, *TuningSpec.model_fields}
-    books = {*PlaybookSpec.model_fields, *RiakPlaybookSpec.model_fields} - {"kind"}
-    assert (books - others) | {"on_failure"} == PLAYBOOK_KEYS
-    shared = {"notify", "on_failure"}
-    assert others & books == shared, "of a cluster file, and of a tuning profile with `applies_to` beside it"
+    clusters = {*ClusterSpec.model_fields, *RiakClusterSpec.model_fields}
+    books = {*PlaybookSpec.model_fields, *RiakPlaybookSpec.model_fields}
+    assert books == keys_of_file(FileKind.PLAYBOOK.value)
+    assert clusters & books == ALSO_OF_CLUSTERS
+    assert "applies_to" not in books
+    assert TuningSpec.model_fields["applies_to"].is_required()
 
 
 @pytest.mark.parametrize(("kind", "paths"), SHIPPED.items())
