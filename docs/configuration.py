@@ -1,9 +1,12 @@
-"""The page `docs/reference/configuration.md` and JSON schemas for editors, from the models."""  # noqa: INP001  (a script beside the pages, no package)
+"""The page on configuration, annotated playbooks, and JSON schemas for editors, from the models."""  # noqa: INP001  (a script beside the pages, no package)
 
 from __future__ import annotations
 
+import json
+import re
+import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from typing import Any, Final
@@ -122,6 +125,98 @@ def page() -> str:
         ]
         shown |= places.keys()
     return "\n".join(parts)
+
+
+ANNOTATED: Final = {"playbook.yml": SchemaOf.PLAYBOOK, "riak-playbook.yml": SchemaOf.RIAK_PLAYBOOK}
+"""Name of a file under `docs/reference/` to the file of which it has every key."""
+_PLAYBOOK: Final = """\
+# Every key of a playbook for {}, with its default, what it takes, and why. Every
+# key but `kind` may be left out. The predicates are checked with every value.
+#
+# A playbook of your own has `kind` and the keys that differ. Write it to ./configs/playbooks/NAME.yml or
+# ~/.config/orchestrate/playbooks/NAME.yml, and name it: with `--playbook`, or as `playbook` in the cluster
+# file (`orchestrate explain cluster.playbook`). {}
+
+"""
+_WIDTH: Final = 110
+_NO_VALUE: Final = "…"
+"""In place of a value that has no default and no example."""
+
+
+def annotated(which: SchemaOf) -> str:
+    """A playbook with every key: its default, what it takes, and why."""
+    model, schema = model_of(which), json_schema(which)
+    riak = which is SchemaOf.RIAK_PLAYBOOK
+    of_kind = "Riak" if riak else "Elasticsearch and OpenSearch"
+    other = "" if riak else "For Riak: `orchestrate explain riak-playbook`."
+    return f"{_PLAYBOOK.format(of_kind, other).rstrip()}\n\n" + "\n".join(
+        _Annotated(shapes=schema["$defs"]).keys(model, schema, "", commented=False)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Annotated:
+    """The keys of a file as YAML with comments."""
+
+    shapes: dict[str, Any]
+    shown: dict[str, str] = field(default_factory=dict)  # model to the first key with its keys
+
+    def keys(self, model: type[Spec], shape: dict[str, Any], place: str, *, commented: bool) -> Iterator[str]:
+        """The keys of a mapping; `commented`: in a comment, in which no key has one more."""
+        for name, info in model.model_fields.items():
+            if is_later(info):
+                continue
+            prop = shape["properties"][name]
+            width = _WIDTH - 4 * (1 + len(place.split(".")))
+            said = textwrap.wrap(info.description or "", width, break_on_hyphens=False)
+            yield from (f"# {line}" for line in said)
+            yield from self.key(name, info, prop, f"{place}.{name}".lstrip("."), commented=commented)
+            yield from () if place else ("",)
+
+    def key(
+        self, name: str, info: FieldInfo, prop: dict[str, Any], place: str, *, commented: bool
+    ) -> Iterator[str]:
+        """A key with its default or an example, and the keys below it."""
+        takes = _takes(prop).replace("`", "")
+        default = None if info.is_required() else info.get_default(call_default_factory=True)
+        whole = isinstance(default, BaseModel) and any(value is not None for _, value in default)
+        below = list(self.below(prop, place, commented=commented or not whole))
+        lines: Iterator[str] | list[str]
+        if whole:
+            lines = [f"{name}:", *below]
+        elif default is None and "const" not in prop:
+            value = f" {self.plain(info.examples[0], takes)}" if info.examples else f" {_NO_VALUE}"
+            required = ", required" if info.is_required() else ""
+            lines = [f"{name}:{'' if below else value} # {takes}{required}", *below]
+            lines = lines if commented else [f"# {line}" for line in lines]
+        elif isinstance(default, tuple) and default:
+            lines = [f"{name}: # {takes}", *(f"  - {_written(one, takes)}" for one in default)]
+        else:
+            value = str(prop["const"]) if "const" in prop else self.plain(default, takes)
+            lines = [f"{name}: {value}" + ("" if takes == value else f" # {takes}")]
+            lines += [f"# {line}" for line in (f"{name}:", *below)] if below else []
+        yield from lines
+
+    def below(self, prop: dict[str, Any], place: str, *, commented: bool) -> Iterator[str]:
+        """The keys below a key, or where they are."""
+        for suffix, inner in _inner(prop):
+            if inner in self.shown:
+                yield f"  # The keys are those of `{self.shown[inner]}`."
+                continue
+            self.shown[inner] = place + suffix
+            model = next(cls for cls in Spec.below() if cls.__name__ == inner)
+            lines = self.keys(model, self.shapes[inner], place + suffix, commented=commented)
+            yield from ["  -"] if suffix else []
+            yield from (f"{'    ' if suffix else '  '}{line}" for line in lines)
+
+    def plain(self, value: object, takes: str) -> str:
+        """A value as YAML."""
+        if isinstance(value, tuple | list | dict):
+            return json.dumps(value)
+        if isinstance(value, BaseModel):
+            return "{}"
+        written = _written(value, takes)
+        return written if re.fullmatch(r"[\w.%/-]+", written) else json.dumps(written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Final, get_args
 import typer
 
 from docs import messages
-from docs.configuration import Key, keys
+from docs.configuration import ANNOTATED, Key, keys
 from orchestrator.cli.program import COMMANDS, app
 from orchestrator.cli.work.explain import Entry
 from orchestrator.elasticsearch.rules import settings
@@ -394,11 +394,16 @@ def _keys() -> Iterator[Entry]:
         files.setdefault(replace(key, file=""), []).append(key.file)
     for key, names in files.items():
         yield Entry(
-            names=(key.path, key.path.rpartition(".")[2]),
+            names=(key.path, key.path.rpartition(".")[2], *_beside_a_file(key)),
             kind=f"key of {' and '.join(names)}",
             text=(key.meaning,),
             facts=(("takes", key.takes), ("default", key.default)),
         )
+
+
+def _beside_a_file(key: Key) -> tuple[str, ...]:
+    """Another name of a key of which a file has the name: that one is printed for it."""
+    return (f"cluster.{key.path}",) if f"{key.path}.yml" in ANNOTATED else ()
 
 
 def _pages(taken: Collection[str]) -> Iterator[Entry]:
@@ -408,7 +413,8 @@ def _pages(taken: Collection[str]) -> Iterator[Entry]:
         path = file.relative_to(_ROOT).as_posix()
         name = path.removeprefix("docs/").removesuffix(".md")
         short = name.rpartition("/")[2]
-        names = (*([] if short in taken else [short]), name, path)
+        whole = [short.removesuffix(".yml")] if short in ANNOTATED else []
+        names = (*whole, *([] if short in taken else [short]), name, path)
         kind = "page" if file.suffix == ".md" else "file"
         yield Entry(names=names, kind=kind, text=(_title(file),), page=path)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum, IntEnum
+from functools import partial
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
@@ -518,6 +519,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "terms.md": terms,
     "tuning.md": tuning,
     "versions.md": versions,
+    **{name: partial(configuration.annotated, which) for name, which in configuration.ANNOTATED.items()},
 }
 """File name under `docs/reference/` to the function that writes it."""
 

@@ -88,16 +88,16 @@ _PRODUCT: Final = (
 _ONCE: Final = AfterValidator(each_once)
 _TLS: Final = "How certificates are checked."
 _PLAYBOOK: Final = (
-    "Name or path of the playbook, the file that says how a restart is done. `--playbook` overrides it. For"
-    " one of your own write the shipped one into a file (`{show} > ours.yml`), change keys in it, and name"
-    " it: `--playbook ./ours.yml`."
+    "Name or path of the playbook, the file that says how a restart is done. `--playbook` overrides it. One"
+    " of your own has `kind` and the keys that differ from their defaults: `{show}` prints all keys. Name it:"
+    " `--playbook ./ours.yml`."
 )
 _EXPECT: Final = "Conditions at the start of a run."
 _HOSTS: Final = "How the nodes' hosts are reached."
 
 
-def _playbook(shipped: str) -> str:
-    return _PLAYBOOK.format(show=next_command("explain", f"{shipped}.yml"))
+def _playbook(annotated: str) -> str:
+    return _PLAYBOOK.format(show=next_command("explain", annotated))
 
 
 def server_version(written: str) -> str:
@@ -142,7 +142,7 @@ class ClusterSpec(Spec):
         default=None,
         description="Lowest version of the nodes: `8.19.0`. A lower one is refused. Only with `product`.",
     )
-    playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_playbook(DEFAULT_PLAYBOOK))
+    playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_playbook("playbook"))
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: HostsSpec = Field(default_factory=HostsSpec, description=_HOSTS)
     notify: NotifyTargets = Field(default=(), description=NOTIFY)
@@ -175,7 +175,7 @@ class RiakClusterSpec(Spec):
     )
     endpoints: Annotated[tuple[RiakEndpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
     tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
-    playbook: Name = Field(default=DEFAULT_RIAK_PLAYBOOK, description=_playbook(DEFAULT_RIAK_PLAYBOOK))
+    playbook: Name = Field(default=DEFAULT_RIAK_PLAYBOOK, description=_playbook("riak-playbook"))
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: RiakHostsSpec = Field(default_factory=RiakHostsSpec, description=_HOSTS)
     riak: RiakSpec = Field(default_factory=RiakSpec, description="Riak's own commands.")

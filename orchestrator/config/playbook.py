@@ -28,7 +28,7 @@ from orchestrator.config.around import (
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.faults import validate
 from orchestrator.config.merging import ForceMergeSpec
-from orchestrator.config.playbook_parts import USUAL, LimitsSpec, PlaybookKeys
+from orchestrator.config.playbook_parts import LIMITS, USUAL, LimitsSpec, PlaybookKeys
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.spec import (
     MAPPING,
@@ -151,7 +151,7 @@ class PlaybookSpec(PlaybookKeys):
     }
 
     kind: ElasticsearchKind = Field(description="Kind of cluster.")
-    deadlines: DeadlinesSpec = Field(default_factory=DeadlinesSpec, description="Limits of every wait.")
+    deadlines: DeadlinesSpec = Field(default_factory=DeadlinesSpec, description=LIMITS)
     min_started_copies: Positive = Field(
         default=USUAL.min_started_copies,
         description="In-sync copies of every shard that stay started outside the wave. With 0, the shard is"

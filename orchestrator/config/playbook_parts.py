@@ -31,6 +31,9 @@ USUAL: Final = Policy(kind=Kind.ELASTICSEARCH, cluster="")
 _LIMITS: Final = Deadlines()
 
 
+LIMITS: Final = "Limits of every wait. At a limit the run stands down, with nodes up and settings restored."
+
+
 class SettleSpec(Spec):
     """When a node counts as ready."""
 
@@ -93,19 +96,15 @@ class HooksSpec(Spec):
     """Commands by moment, in order."""
 
     before_stop: tuple[HookSpec, ...] = Field(
-        default=(), description="Before the node is stopped.", examples=[[{"run": "depool {node}"}]]
+        default=(), description="Before the node is stopped, such as `depool {node}`."
     )
     while_stopped: tuple[HookSpec, ...] = Field(default=(), description="While its process is down.")
     after_recovery: tuple[HookSpec, ...] = Field(
-        default=(),
-        description="When its copies have recovered.",
-        examples=[[{"run": "pool {node}", "local": True}]],
+        default=(), description="When its copies have recovered, such as `pool {node}`."
     )
     run_started: tuple[RunHookSpec, ...] = Field(default=(), description="When a run starts or is resumed.")
     run_held: tuple[RunHookSpec, ...] = Field(
-        default=(),
-        description="When predicates hold the run.",
-        examples=[[{"run": "page on-call", "after": "30m"}]],
+        default=(), description="When predicates hold the run, such as `page on-call`."
     )
     run_ended: tuple[RunHookSpec, ...] = Field(default=(), description="When the run has ended.")
 
@@ -139,7 +138,7 @@ class PlaybookKeys(Spec):
         " this one. `state`: in the state database alone; nothing is written to the hosts.",
     )
     settle: SettleSpec = Field(default_factory=SettleSpec, description="When a node counts as back.")
-    deadlines: LimitsSpec = Field(default_factory=LimitsSpec, description="Limits of every wait.")
+    deadlines: LimitsSpec = Field(default_factory=LimitsSpec, description=LIMITS)
     on_failure: Literal["stand_down"] = Field(
         default="stand_down",
         description="After a failure: the run stands down and can be resumed. There is no other value.",

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
-from orchestrator.config.playbook_parts import USUAL, LimitsSpec, PlaybookKeys
+from orchestrator.config.playbook_parts import LIMITS, USUAL, LimitsSpec, PlaybookKeys
 from orchestrator.config.spec import RiakKind
 
 TRANSFER_LIMIT: Final = 8
@@ -50,9 +50,7 @@ class RiakPlaybookSpec(PlaybookKeys):
     }
 
     kind: RiakKind = Field(description="Kind of cluster.")
-    deadlines: RiakDeadlinesSpec = Field(
-        default_factory=RiakDeadlinesSpec, description="Limits of every wait."
-    )
+    deadlines: RiakDeadlinesSpec = Field(default_factory=RiakDeadlinesSpec, description=LIMITS)
     transfer_limit: Annotated[StrictInt, Field(ge=1, le=MOST_TRANSFERS)] | None = Field(
         default=TRANSFER_LIMIT,
         description="Transfers that a node may have at once during the run. After a restart the other nodes"

@@ -218,8 +218,17 @@ def test_a_file_is_shown_as_it_is_to_be_copied(console: Console) -> None:
         ("sudoers-riak", "docs/reference/sudoers-riak"),
         ("riak-example.yml", "configs/clusters/riak-example.yml"),
         ("elasticsearch-rolling-restart.yml", "playbooks/elasticsearch-rolling-restart.yml"),
+        ("playbook", "docs/reference/playbook.yml"),
+        ("riak-playbook", "docs/reference/riak-playbook.yml"),
     ):
         assert console.run("explain", name).out == (REPOSITORY / file).read_text(), name
+
+
+def test_the_key_of_a_files_name_is_found_beside_the_file(console: Console) -> None:
+    key = console.run("explain", "cluster.playbook").out
+    assert key.startswith("playbook (key of cluster file)\n")
+    assert "`orchestrate explain playbook` prints all" in " ".join(key.split())
+    assert "`orchestrate explain cluster.playbook`" in console.run("explain", "playbook").out
 
 
 def test_a_long_page_goes_through_a_pager(console: Console, tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def show(asked: str | None) -> int:
         show_long(_overview(entries))
         return ExitCode.DONE
     exact = _exact(asked, entries)
+    exact = [one for one in exact if one.page and one.names[0] == asked] or exact  # a file to be copied
     # A page, and many keys of one name, have much to read: they are listed beside another entry of the name.
     many = [one for one in exact if one.kind.startswith("key") and one.names[0] != asked]
     listed = [one for one in exact if one.page] + (many if len(many) > _MANY else [])

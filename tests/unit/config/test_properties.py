@@ -23,8 +23,8 @@ SHIPPED = [
     for parts in (
         ("configs", "clusters", "example.yml"),
         ("configs", "clusters", "riak-example.yml"),
-        ("playbooks", "elasticsearch-rolling-restart.yml"),
-        ("playbooks", "riak-rolling-restart.yml"),
+        ("docs", "reference", "playbook.yml"),
+        ("docs", "reference", "riak-playbook.yml"),
     )
 ]
 

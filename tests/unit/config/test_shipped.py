@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from docs.configuration import SchemaOf, json_schema
+from docs.configuration import ANNOTATED, SchemaOf, annotated, json_schema, keys
 from orchestrator.cli.work.explain import all_entries
 from orchestrator.config.cluster import (
     ClusterFile,
@@ -31,7 +31,7 @@ from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.config.reaching import TlsSpec
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.spec import Spec
-from orchestrator.config.yaml import KeyPath, parse, read
+from orchestrator.config.yaml import parse, read
 from orchestrator.model.policy import Policy
 
 ROOT = Path(__file__).parents[3]
@@ -83,27 +83,46 @@ def test_the_usual_playbook_says_what_holds_without_it(playbook: str) -> None:
     assert load_playbook(_path(playbook)).spec == alone.spec
 
 
-@pytest.mark.parametrize(("playbook", "model"), PLAYBOOKS.items())
-def test_the_playbook_has_every_key_and_a_comment_with_each(playbook: str, model: type[Spec]) -> None:
-    document = read(_path(playbook))
-    later = {"windows"}
-    optional = {"max_unavailable", "overlap_recovery", "tune", "config_files", "management_units", "upgrade"}
-    unset = optional & set(model.model_fields)
-    assert set(document.content) == set(model.model_fields) - later - unset
-    lines = _path(playbook).read_text().splitlines()
-    assert all(any(line.startswith(f"# {key}:") for line in lines) for key in unset)
-    bare = [path for path, line in document.lines.items() if not _is_commented(lines, line - 1, path)]
-    assert bare == [("kind",)], "the head of the file explains the first key; every other needs its why"
+def test_an_annotated_playbook_has_every_key_with_its_default(subtests: pytest.Subtests) -> None:
+    for which in ANNOTATED.values():
+        with subtests.test(which=which):
+            text = annotated(which)
+            kind = json_schema(which)["properties"]["kind"]["const"]
+            written, bare = (
+                check_playbook(parse(one, "f.yml"), path=Path("f.yml"), name="f")
+                for one in (text, f"kind: {kind}\n")
+            )
+            assert written.spec == bare.spec, "what is not commented out is the default"
+            named = re.findall(r"^[ #]*(\w+):(?: |$)", text, re.MULTILINE)
+            of_file = [key.path.rpartition(".")[2] for key in keys() if key.file in _called(which)]
+            assert set(of_file) - set(named) == set()
+            explained = "\n".join(line.strip("# ") for line in text.splitlines())
+            for key in keys():
+                if key.file in _called(which):
+                    assert " ".join(key.meaning.split()) in " ".join(explained.split()), key.path
+            assert max(map(len, text.splitlines())) <= 110
+
+
+def _called(which: SchemaOf) -> str:
+    return {SchemaOf.PLAYBOOK: "playbook", SchemaOf.RIAK_PLAYBOOK: "playbook of Riak"}[which]
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_what_a_shipped_playbook_has_in_comments_can_be_used(playbook: str) -> None:
+    text = _path(playbook).read_text()
+    usable, count = re.subn(r"^# (\w+: )", r"\1", text, flags=re.MULTILINE)
+    spec = check_playbook(parse(usable, "f.yml"), path=Path("f.yml"), name="f").spec
+    assert count > 1
+    assert spec != load_playbook(_path(playbook)).spec
 
 
 def test_every_example_of_an_upgrade_can_be_used() -> None:
-    text = _path("elasticsearch-rolling-restart").read_text()
-    examples = re.findall(r"^# upgrade:\n(?:#   .*\n)+", text, re.MULTILINE)
+    page = (ROOT / "docs/how-to/upgrade.md").read_text()
+    first, *examples = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert check_playbook(parse(first, "f.yml"), path=Path("f.yml"), name="f").document.content["upgrade"]
     assert len(examples) == 3
     for example in examples:
-        plain = re.sub(r"^# ", "", example, flags=re.MULTILINE)
-        document = parse(f"kind: elasticsearch\n{plain}", "f.yml")
-        spec = check_playbook(document, path=Path("f.yml"), name="f").spec
+        spec = check_playbook(parse(example, "f.yml"), path=Path("f.yml"), name="f").spec
         assert isinstance(spec, PlaybookSpec)
         assert spec.upgrade is not None
         assert spec.upgrade.installed
@@ -125,12 +144,6 @@ def test_the_example_of_hosts_has_every_key() -> None:
     assert file.warnings == file.overrides_without_node(file.named_nodes()) == ()
     assert set(file.document.content) == set(HostsFileSpec.model_fields)
     assert set(file.document.content["hosts"]) == set(NamedHostsSpec.model_fields)
-
-
-def _is_commented(lines: list[str], index: int, path: KeyPath) -> bool:
-    # A nested key may be explained on its own line, above it, or by the comment of the key that holds it.
-    holder = next(number for number in range(index, -1, -1) if lines[number].startswith(f"{path[0]}:"))
-    return "#" in lines[index] or any(lines[above - 1].lstrip().startswith("#") for above in (index, holder))
 
 
 def test_a_schema_is_json_and_refuses_unknown_keys(subtests: pytest.Subtests) -> None:
