@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from orchestrator.config.cluster import ClusterSpec, HostsFileSpec, RiakClusterSpec
 from orchestrator.config.faults import is_later
+from orchestrator.config.hosts import OverrideSpec
 from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.quantities import (
     BYTE_SIZE,
@@ -243,7 +244,7 @@ def keys() -> Iterator[Key]:
                     path=f"{place}.{name}".lstrip("."),
                     file=_TITLES[which].removeprefix("The "),
                     takes=_takes(prop),
-                    default=_default(info, prop),
+                    default="" if issubclass(model, OverrideSpec) else _default(info, prop),
                     meaning=info.description or "",
                 )
 
@@ -273,16 +274,17 @@ def _inner(prop: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _section(keys: list[str], model: type[Spec], shape: dict[str, Any]) -> str:
     title = f"### {', '.join(f'`{key}`' for key in keys)}\n\n" if keys != [""] else ""
-    rows = [_row(name, info, shape["properties"][name]) for name, info in model.model_fields.items()]
+    rows = [_row(model, name, info, shape["properties"][name]) for name, info in model.model_fields.items()]
     table = "\n".join(["| key | takes | default | meaning |", "|---|---|---|---|", *rows])
     return f"{title}{(model.__doc__ or '').splitlines()[0]}\n\n{table}\n"
 
 
-def _row(name: str, info: FieldInfo, prop: dict[str, Any]) -> str:
+def _row(model: type[Spec], name: str, info: FieldInfo, prop: dict[str, Any]) -> str:
     if is_later(info):
         return f"| `{name}` | | | Not in this version: refused. {info.description} |"
     takes = _takes(prop).replace("|", "\\|")
-    return f"| `{name}` | {takes} | {_default(info, prop)} | {info.description or ''} |"
+    default = "" if issubclass(model, OverrideSpec) else _default(info, prop)
+    return f"| `{name}` | {takes} | {default} | {info.description or ''} |"
 
 
 def _takes(prop: dict[str, Any]) -> str:

@@ -503,10 +503,10 @@ def _check_services(spec: AnyClusterSpec | HostsFileSpec, document: Document) ->
     places += [
         (
             ("hosts", "overrides", pattern, "service"),
-            merge_service(spec.hosts.service, override.service, usual),
+            merge_service(spec.hosts.service, override.own_service, usual),
         )
         for pattern, override in spec.hosts.overrides.items()
-        if override.service is not None
+        if override.own_service is not None
     ]
     for place, service in places:
         try:

@@ -55,9 +55,13 @@ Sudo = Annotated[
 
 
 class HostKeys(Spec):
-    """Keys that `hosts` and each of its `overrides` share."""
+    """Keys that `hosts` and each of its `overrides` share. Of an override only what is given counts."""
 
-    connect: Unset[Connect] = None
+    connect: Connect = Field(
+        default=Connect.SSH,
+        description="`ssh`: over SSH, by this program. `openssh`: by your own `ssh`, with everything that its"
+        " configuration can do. `local`: as commands on this machine.",
+    )
     user: Unset[User] = Field(
         default=None,
         description="SSH user, such as `deploy`, `DOMAIN\\deploy` or `deploy@realm`. Default: the SSH"
@@ -71,9 +75,23 @@ class HostKeys(Spec):
         description="Private key. The keys of the agent and of the SSH configuration are tried too.",
         examples=["~/.ssh/id_ed25519"],
     )
-    known_hosts: Unset[Name] = None
-    sudo: Unset[Sudo] = None
-    service: Unset[ServiceSpec] = None
+    known_hosts: Name = Field(
+        default="~/.ssh/known_hosts",
+        description=(
+            "File of host keys. An unknown or changed key is always refused. Without this key: the files"
+            " that ssh reads."
+        ),
+    )
+    sudo: Sudo = Field(
+        default=AUTO,
+        description="Whether commands that need root use `sudo -n`. `auto`: yes, unless the account on"
+        " the host is root. `{password: REFERENCE}` if sudo asks for one.",
+    )
+    service: ServiceSpec = Field(
+        default_factory=ServiceSpec,
+        description="The service manager of the node's process. An override changes single keys of it, or"
+        " replaces it if it names another manager.",
+    )
     data: Unset[tuple[DataPath, ...]] = Field(
         default=None,
         description="Data paths of the nodes (`path.data`; Riak: `platform_data_dir`); `{node}` is the"
@@ -83,7 +101,7 @@ class HostKeys(Spec):
 
 
 class OverrideSpec(HostKeys):
-    """Overrides for the nodes that a name or a glob matches."""
+    """Overrides for the nodes that a name or a glob matches. A key that is left out is as in `hosts`."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {"riak": "only for `kind: riak`"}
 
@@ -93,14 +111,11 @@ class OverrideSpec(HostKeys):
         " name. Default: the node's transport publish address; of Riak what `hosts.nodes`, or the node's"
         " name, says. Riak's HTTP port is looked for there too, unless an endpoint is that of the node.",
     )
-    connect: Unset[Connect] = Field(default=None, description="As in `hosts`.")
-    known_hosts: Unset[Name] = Field(default=None, description="As in `hosts`.")
-    sudo: Unset[Sudo] = Field(default=None, description="As in `hosts`.")
-    service: Unset[ServiceSpec] = Field(
-        default=None,
-        description="Overrides single keys of `hosts.service`; replaces it if it names another manager.",
-    )
-    data: Unset[tuple[DataPath, ...]] = Field(default=None, description="Replaces `hosts.data`.")
+
+    @property
+    def own_service(self) -> ServiceSpec | None:
+        """Its `service`; None if it has none."""
+        return self.service if "service" in self.model_fields_set else None
 
 
 class RiakNodeSpec(OverrideSpec):
@@ -119,26 +134,6 @@ _ONLY_HOSTS: Final = "only for `kind: hosts`"
 class ReachedHostsSpec(HostKeys):
     """How hosts are reached, of any kind of cluster file."""
 
-    connect: Connect = Field(
-        default=Connect.SSH,
-        description="`ssh`: over SSH, by this program. `openssh`: by your own `ssh`, with everything that its"
-        " configuration can do. `local`: as commands on this machine.",
-    )
-    known_hosts: Name = Field(
-        default="~/.ssh/known_hosts",
-        description=(
-            "File of host keys. An unknown or changed key is always refused. Without this key: the files"
-            " that ssh reads."
-        ),
-    )
-    sudo: Sudo = Field(
-        default=AUTO,
-        description="Whether commands that need root use `sudo -n`. `auto`: yes, unless the account on"
-        " the host is root. `{password: REFERENCE}` if sudo asks for one.",
-    )
-    service: ServiceSpec = Field(
-        default_factory=ServiceSpec, description="The service manager of the node's process."
-    )
     overrides: dict[str, OverrideSpec] = Field(
         default_factory=dict,
         description="By node name or glob: any other key of `hosts`, and `address`. All matching entries"
@@ -245,8 +240,8 @@ def keys_of(
         keys["known_hosts"] = None  # the files that ssh reads
     for override in matching_overrides((*also, node), hosts.overrides):
         given = {key: getattr(override, key) for key in override.model_fields_set if key in keys}
-        if override.service is not None:
-            given["service"] = merge_service(keys["service"], override.service, usual)
+        if override.own_service is not None:
+            given["service"] = merge_service(keys["service"], override.own_service, usual)
         keys |= given
     return keys
 
