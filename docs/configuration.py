@@ -14,10 +14,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from orchestrator.config.cluster import ClusterSpec, HostsFileSpec, RiakClusterSpec
+from orchestrator.config.cluster import HostsFileSpec
+from orchestrator.config.elasticsearch import ClusterSpec, PlaybookSpec
 from orchestrator.config.faults import is_later
 from orchestrator.config.hosts import OverrideSpec
-from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.quantities import (
     BYTE_SIZE,
     DURATION,
@@ -26,7 +26,7 @@ from orchestrator.config.quantities import (
     format_byte_size,
     format_duration,
 )
-from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.config.riak import RiakClusterSpec, RiakPlaybookSpec
 from orchestrator.config.secrets import FORMS
 from orchestrator.config.spec import Spec
 from orchestrator.config.tuning import TuningSpec

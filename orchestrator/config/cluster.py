@@ -3,196 +3,41 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import ssl
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field
 
-from orchestrator.config.around import (
-    ANNOTATIONS,
-    METRICS,
-    NOTIFY,
-    SILENCE,
-    AnnotationsSpec,
-    MetricsSpec,
-    NotifyTargets,
-    SilenceSpec,
-)
+from orchestrator.config.cluster_parts import ClusterKeys
 from orchestrator.config.faults import Faults, validate
-from orchestrator.config.hosts import (
-    AUTO,
-    HostsSpec,
-    NamedHostsSpec,
-    RiakHostsSpec,
-    SudoSpec,
-    keys_of,
-    matching_overrides,
-    without_node,
-)
-from orchestrator.config.reaching import AuthSpec, Endpoint, ExpectSpec, RiakEndpoint, TlsSpec, each_once
-from orchestrator.config.riak import (
-    EXAMPLE,
-    RiakSpec,
-    RiakWords,
-    address_of,
-    names_of,
-    plain_name,
-    riak_service,
-    words_of,
-)
+from orchestrator.config.hosts import AUTO, HostsKeys, NamedHostsSpec, SudoSpec, keys_of
+from orchestrator.config.kinds import files_of
+from orchestrator.config.reaching import TlsSpec
+from orchestrator.config.riak import RiakClusterSpec, RiakWords
 from orchestrator.config.secrets import SecretReference, expand
-from orchestrator.config.services import (
-    ELASTICSEARCH,
-    ONLY_TUNED,
-    ServiceSpec,
-    merge_service,
-    settle_service,
-)
-from orchestrator.config.spec import (
-    HOSTS,
-    NOT_EMPTY,
-    ElasticsearchKind,
-    Name,
-    RiakKind,
-    Spec,
-    Unset,
-)
+from orchestrator.config.services import ONLY_TUNED, ServiceSpec, merge_service, settle_service
+from orchestrator.config.spec import HOSTS, Name, Unset, plain_name
 from orchestrator.config.which_file import FileKind, read_as
 from orchestrator.config.yaml import Document, KeyPath
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
 from orchestrator.model.host_settings import HostSettings, ServiceSettings, Sudo
-from orchestrator.model.policy import Kind
-from orchestrator.next_command import next_command
 from orchestrator.untrusted import UntrustedValue, shortened
-
-DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
-DEFAULT_RIAK_PLAYBOOK: Final = "riak-rolling-restart"
-
-_ENDPOINTS: Final = (
-    "HTTP addresses of some nodes, with their ports. At least two: each is down once. "
-    "For Elasticsearch, one load balancer suffices."
-)
-_PRODUCT: Final = (
-    "Product of the nodes, for a proxy that removes the header `X-Elastic-Product`, which Elasticsearch sends"
-    " since 7.14. Only with `version`."
-)
-_ONCE: Final = AfterValidator(each_once)
-_TLS: Final = "How certificates are checked."
-_PLAYBOOK: Final = (
-    "Name or path of the playbook, the file that says how a restart is done. `--playbook` overrides it. One"
-    " of your own has `kind` and the keys that differ from their defaults: `{show}` prints all keys. Name it:"
-    " `--playbook ./ours.yml`."
-)
-_EXPECT: Final = "Conditions at the start of a run."
-_HOSTS: Final = "How the nodes' hosts are reached."
-
-
-def _playbook(annotated: str) -> str:
-    return _PLAYBOOK.format(show=next_command("explain", annotated))
-
-
-def server_version(written: str) -> str:
-    """A version of a server.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if re.fullmatch(r"\d+\.\d+(\.\d+)?", written) is None:
-        raise ValueError('must be like "8.19.0"')
-    return written
-
-
-def _known_kind(value: object) -> object:
-    kinds = (*(kind.value for kind in Kind), HOSTS)
-    if value in kinds:
-        return value
-    raise PydanticCustomError("enum", "no kind of cluster file", {"expected": ", ".join(kinds)})
-
-
-class ClusterSpec(Spec):
-    """The cluster file of Elasticsearch or OpenSearch."""
-
-    FILE: ClassVar[str] = "cluster file"
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {"riak": "only for `kind: riak`"}
-
-    kind: Annotated[ElasticsearchKind, BeforeValidator(_known_kind)] = Field(
-        description="Kind of cluster. OpenSearch is `elasticsearch` too."
-    )
-    name: Name = Field(description="The cluster's own name (`cluster.name`). Another cluster is refused.")
-    endpoints: Annotated[tuple[Endpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
-    auth: Unset[AuthSpec] = Field(
-        default=None, description="How to log in. Leave it out on a cluster without security."
-    )
-    tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
-    zone_attribute: Unset[Name] = Field(
-        default=None,
-        description="Node attribute that names the zone. Default: the cluster's awareness attribute.",
-    )
-    product: Unset[Literal["elasticsearch", "opensearch"]] = Field(default=None, description=_PRODUCT)
-    version: Unset[Annotated[Name, AfterValidator(server_version)]] = Field(
-        default=None,
-        description="Lowest version of the nodes: `8.19.0`. A lower one is refused. Only with `product`.",
-    )
-    playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_playbook("playbook"))
-    expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
-    hosts: HostsSpec = Field(default_factory=HostsSpec, description=_HOSTS)
-    notify: NotifyTargets = Field(default=(), description=NOTIFY)
-    silence: Unset[SilenceSpec] = Field(default=None, description=SILENCE)
-    metrics: Unset[MetricsSpec] = Field(default=None, description=METRICS)
-    annotations: Unset[AnnotationsSpec] = Field(default=None, description=ANNOTATIONS)
-
-    @model_validator(mode="after")
-    def _both(self) -> Self:
-        if (self.product is None) is not (self.version is None):
-            raise ValueError("`product` and `version` go together")
-        return self
-
-
-class RiakClusterSpec(Spec):
-    """The cluster file of Riak."""
-
-    FILE: ClassVar[str] = "cluster file"
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {
-        "auth": "not for `kind: riak`: `/ping` and `/stats` are read without logging in",
-        "zone_attribute": "not for `kind: riak`: its zones are the locations of its members",
-        "product": "not for `kind: riak`",
-        "version": "not for `kind: riak`: a node states its own",
-    }
-
-    kind: RiakKind = Field(description="Kind of cluster.")
-    name: Annotated[Name, AfterValidator(plain_name)] = Field(
-        description="Your own name for the cluster, since Riak has none. Plans, the journal and the"
-        " lease use it: another name for each cluster, the same in every copy of this file."
-    )
-    endpoints: Annotated[tuple[RiakEndpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
-    tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
-    playbook: Name = Field(default=DEFAULT_RIAK_PLAYBOOK, description=_playbook("riak-playbook"))
-    expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
-    hosts: RiakHostsSpec = Field(default_factory=RiakHostsSpec, description=_HOSTS)
-    riak: RiakSpec = Field(default_factory=RiakSpec, description="Riak's own commands.")
-    notify: NotifyTargets = Field(default=(), description=NOTIFY)
-    silence: Unset[SilenceSpec] = Field(default=None, description=SILENCE)
-    metrics: Unset[MetricsSpec] = Field(default=None, description=METRICS)
-    annotations: Unset[AnnotationsSpec] = Field(default=None, description=ANNOTATIONS)
-
 
 _NO_CLUSTER: Final = "not for `kind: hosts`: there is no cluster to reach"
 _NO_RESTART: Final = "not for `kind: hosts`, which nothing restarts"
 
 
-class HostsFileSpec(Spec):
+class HostsFileSpec(HostsKeys):
     """The cluster file of hosts without a cluster, for `tune`, `diagnose` and `validate`."""
 
-    FILE: ClassVar[str] = "cluster file"
+    NODE: ClassVar[str] = "host of the file"
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("endpoints", "auth", "tls", "product", "version"), _NO_CLUSTER),
         **dict.fromkeys(("playbook", "expect", "notify", "silence", "metrics", "annotations"), _NO_RESTART),
@@ -210,8 +55,19 @@ class HostsFileSpec(Spec):
     )
     hosts: NamedHostsSpec = Field(description="The hosts, and how they are reached.")
 
+    def usual_service(self, node: str | None = None) -> ServiceSettings:
+        """The service is only tuned."""
+        del node
+        return ONLY_TUNED
 
-AnyClusterSpec: TypeAlias = ClusterSpec | RiakClusterSpec
+    def address_of(self, node: str) -> str | None:
+        """The address of a host, without overrides."""
+        names = self.hosts.names
+        return (names[node].address or node) if node in names else None
+
+    def names(self) -> list[str]:
+        """The hosts."""
+        return [*self.hosts.names]
 
 
 _SUDO: Final[Mapping[bool | str, Sudo]] = {AUTO: Sudo.AUTO, True: Sudo.PASSWORDLESS, False: Sudo.OFF}
@@ -226,7 +82,7 @@ class HostsFile:
     """A cluster file of any kind that was read and checked, as far as it is about hosts."""
 
     path: Path  # as the user wrote it; relative paths in the file start at its folder
-    spec: AnyClusterSpec | HostsFileSpec
+    spec: ClusterKeys | HostsFileSpec
     document: Document = field(repr=False)
     home: Path  # the folder for `~`
     # allowed but risky settings: passwords over plain HTTP, certificates not checked
@@ -242,11 +98,13 @@ class HostsFile:
         Raises:
             ConfigError: overrides that match it contradict each other, or no address is known for it.
         """
-        words = self.riak_words(node)
-        usual = _usual_service(self.spec) if words is None else riak_service(words)
-        also = names_of(node, self._nodes) if isinstance(self.spec, RiakClusterSpec) else ()
         try:
-            keys = keys_of(node, self.spec.hosts, usual=usual, also=also, address=self._address(node))
+            usual = self.spec.usual_service(node)
+        except ValueError as error:  # of the section that has the commands of this kind
+            raise self.document.error((self.document.content["kind"],), str(error)) from None
+        also = self.spec.names_of(node)
+        try:
+            keys = keys_of(node, self.spec.hosts, usual=usual, also=also, address=self.spec.address_of(node))
             keys["service"] = settle_service(keys["service"], usual)
         except UntrustedValue as error:
             message = f"node {shortened(node)}: {error}: name its address under `hosts.nodes`"
@@ -293,51 +151,21 @@ class HostsFile:
         """
         if not isinstance(self.spec, RiakClusterSpec):
             return None
-        names = (*names_of(node, self.spec.hosts.nodes), node)
-        found = matching_overrides(names, self.spec.hosts.overrides)
         try:
-            return words_of(node, self.spec.riak, [over.riak for over in found if over.riak is not None])
+            return self.spec.words(node)
         except ValueError as error:
             raise self.document.error(("riak",), str(error)) from None
-
-    @property
-    def _nodes(self) -> Mapping[str, str]:
-        """Addresses by host of a Riak cluster; empty for another kind."""
-        return self.spec.hosts.nodes if isinstance(self.spec, RiakClusterSpec) else {}
-
-    def _address(self, node: str) -> str | None:
-        """The address in the file, without overrides; None if it has none: a cluster reports its nodes'."""
-        match self.spec:
-            case ClusterSpec():
-                return None
-            case RiakClusterSpec():
-                return address_of(node, self._nodes)
-            case HostsFileSpec(hosts=NamedHostsSpec(names=names)):
-                return (names[node].address or node) if node in names else None
 
     def named_nodes(self) -> Mapping[str, str]:
         """The nodes in the file, with their addresses; a cluster that cannot be reached may have others.
 
         An address is empty if only the cluster has it. A Riak node has its address in its name.
         """
-        names = [name for name in self.spec.hosts.overrides if not set(name) & set("*?[")]
-        if isinstance(self.spec, HostsFileSpec):
-            names = [*self.spec.hosts.names]
-        elif isinstance(self.spec, RiakClusterSpec):
-            names += self._nodes
-            full = [name for name in names if "@" in name]
-            meant = {host for name in full for host in names_of(name, self._nodes)}
-            names = [name for name in names if name in full or name not in meant]
-        return {name: self.host(name).address for name in names}
+        return {name: self.host(name).address for name in self.spec.names()}
 
     def secret_references(self) -> tuple[SecretReference, ...]:
         """Every secret that the file refers to, each once, for `validate`."""
-        found: list[SecretReference] = []
-        auth = self.spec.auth if isinstance(self.spec, ClusterSpec) else None
-        if auth is not None:
-            found += [auth.api_key] if auth.api_key else []
-            found += [auth.basic.password] if auth.basic else []
-        return tuple(dict.fromkeys((*found, *self.sudo_passwords())))
+        return tuple(dict.fromkeys((*self.spec.logins(), *self.sudo_passwords())))
 
     def private_key(self) -> Path | None:
         """The file with the private key of our own certificate; None without a certificate."""
@@ -356,16 +184,9 @@ class HostsFile:
 
     def overrides_without_node(self, nodes: Collection[str]) -> tuple[str, ...]:
         """Warnings about entries of `hosts` that match no node of the cluster: they may be misspelt."""
-        addresses = self._nodes
-        called = "host of the file" if isinstance(self.spec, HostsFileSpec) else "node of the cluster"
-        names = [*nodes]
-        if isinstance(self.spec, RiakClusterSpec):
-            names += [name for node in nodes for name in names_of(node, addresses)]
-        strangers = [("overrides", pattern) for pattern in without_node(self.spec.hosts.overrides, names)]
-        strangers += [("nodes", name) for name in addresses if name not in names]
         return tuple(
-            str(self.document.error(("hosts", *stranger), f"no {called} is called so"))
-            for stranger in strangers
+            str(self.document.error(("hosts", *stranger), f"no {self.spec.NODE} is called so"))
+            for stranger in self.spec.strangers(nodes)
         )
 
     def check_files(self) -> None:
@@ -418,7 +239,7 @@ class HostsFile:
 class ClusterFile(HostsFile):
     """A cluster file of a cluster, which is restarted."""
 
-    spec: AnyClusterSpec
+    spec: ClusterKeys
 
 
 def of_cluster(file: HostsFile) -> ClusterFile:
@@ -465,8 +286,7 @@ def check_hosts(document: Document, *, path: Path, home: Path) -> HostsFile:
         file = HostsFile(path=path, spec=named, document=document, home=home)
         _check_machines(file, named)
         return file
-    model: type[AnyClusterSpec] = RiakClusterSpec if kind == Kind.RIAK.value else ClusterSpec
-    spec = validate(model, document)
+    spec = validate(files_of(document).cluster, document)
     _check_services(spec, document)
     return ClusterFile(path=path, spec=spec, document=document, home=home, warnings=_warnings(spec, document))
 
@@ -484,21 +304,10 @@ def _check_machines(file: HostsFile, spec: HostsFileSpec) -> None:
     faults.raise_any()
 
 
-def _usual_service(spec: AnyClusterSpec | HostsFileSpec) -> ServiceSettings:
-    """The default service manager without a particular node, for checks of the whole file."""
-    match spec:
-        case ClusterSpec():
-            return ELASTICSEARCH
-        case RiakClusterSpec(riak=riak):
-            return riak_service(words_of(EXAMPLE, riak))
-        case HostsFileSpec():
-            return ONLY_TUNED
-
-
-def _check_services(spec: AnyClusterSpec | HostsFileSpec, document: Document) -> None:
+def _check_services(spec: HostsKeys, document: Document) -> None:
     """Check each override alone against the general settings, for any node that it may match."""
     faults = Faults(document)
-    usual = _usual_service(spec)
+    usual = spec.usual_service()
     places: list[tuple[KeyPath, ServiceSpec]] = [(("hosts", "service"), spec.hosts.service)]
     places += [
         (
@@ -516,11 +325,10 @@ def _check_services(spec: AnyClusterSpec | HostsFileSpec, document: Document) ->
     faults.raise_any()
 
 
-def _warnings(spec: AnyClusterSpec, document: Document) -> tuple[ConfigError, ...]:
+def _warnings(spec: ClusterKeys, document: Document) -> tuple[ConfigError, ...]:
     found: list[ConfigError] = []
-    logs_in = isinstance(spec, ClusterSpec) and spec.auth is not None
     for index, endpoint in enumerate(spec.endpoints):
-        if logs_in and endpoint.startswith("http://") and not _is_loopback(endpoint):
+        if spec.logins() and endpoint.startswith("http://") and not _is_loopback(endpoint):
             message = "the credentials of `auth` go over plain HTTP, readable on the way; use https://"
             found.append(document.error(("endpoints", index), message))
     if not spec.tls.verify:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from orchestrator.config.riak import RiakOverrideSpec, with_host
-from orchestrator.config.services import ServiceSpec, merge_service
+from orchestrator.config.secrets import SecretReference
+from orchestrator.config.services import ELASTICSEARCH, ServiceSpec, merge_service
 from orchestrator.config.spec import (
     MAPPING,
     NO_PLACEHOLDER,
@@ -37,7 +37,6 @@ DataPath = Annotated[
 ]
 User = Annotated[str, AfterValidator(account)]
 Address = Annotated[str, NO_PLACEHOLDER, AfterValidator(address)]
-MemberOrHost = Annotated[str, AfterValidator(with_host)]
 HostName = Annotated[str, AfterValidator(address)]
 
 
@@ -118,17 +117,7 @@ class OverrideSpec(HostKeys):
         return self.service if "service" in self.model_fields_set else None
 
 
-class RiakNodeSpec(OverrideSpec):
-    """Overrides for the Riak nodes that a name or a glob matches."""
-
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
-
-    riak: Unset[RiakOverrideSpec] = Field(
-        default=None, description="Overrides single keys of `riak`, for nodes that share a machine."
-    )
-
-
-_ONLY_HOSTS: Final = "only for `kind: hosts`"
+ONLY_HOSTS: Final = "only for `kind: hosts`"
 
 
 class ReachedHostsSpec(HostKeys):
@@ -148,7 +137,7 @@ class HostsSpec(ReachedHostsSpec):
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         "nodes": "only for `kind: riak`; Elasticsearch has the addresses of its nodes; where those are wrong,"
         " `overrides: {NODE: {address: ADDRESS}}` puts it right",
-        "names": _ONLY_HOSTS,
+        "names": ONLY_HOSTS,
     }
 
     together: Together = Field(
@@ -156,24 +145,6 @@ class HostsSpec(ReachedHostsSpec):
         description="When the nodes of one machine go down in one wave: `always`, `reboot` (only with"
         " `--reboot`) or `never` (then `--reboot` holds where nodes share a machine). A machine is"
         " never split: if its nodes may not go together, the run holds.",
-    )
-
-
-class RiakHostsSpec(HostsSpec):
-    """How the machines of a Riak cluster are reached."""
-
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {"names": _ONLY_HOSTS}
-
-    overrides: dict[str, RiakNodeSpec] = Field(  # type: ignore[assignment]  # its values are overrides
-        default_factory=dict,
-        description="By node name, the host in it, or glob: any other key of `hosts`, `address`, and `riak`."
-        " All matching entries apply, globs in the order of the file, then the exact name; a later entry"
-        " overrides an earlier one.",
-    )
-    nodes: dict[MemberOrHost, Address] = Field(
-        default_factory=dict,
-        description="Addresses of machines by host: `{riak1: 10.0.0.1}` for the node `riak@riak1`. A key may"
-        " be a node's full name, too. A node that is not listed is reached by the host after its `@`.",
     )
 
 
@@ -215,6 +186,52 @@ class NamedHostsSpec(ReachedHostsSpec):
     )
 
 
+class HostsKeys(Spec):
+    """What every cluster file has, and what its kind knows of its nodes before anything is read."""
+
+    FILE: ClassVar[str] = "cluster file"
+    NODE: ClassVar[str] = "node of the cluster"  # what the file calls a node, for messages
+
+    if TYPE_CHECKING:  # each kind declares them at their place among its keys
+        name: Name
+        hosts: ReachedHostsSpec
+
+    def usual_service(self, node: str | None = None) -> ServiceSettings:
+        """The default service manager of a node; None: for checks of the whole file.
+
+        Raises:
+            ValueError: the node's name cannot be used in its commands.
+        """
+        del node
+        return ELASTICSEARCH
+
+    def names_of(self, node: str) -> tuple[str, ...]:
+        """Other names by which overrides may mean a node."""
+        del node
+        return ()
+
+    def address_of(self, node: str) -> str | None:
+        """The address of a node's machine, without overrides; None if only the cluster has it."""
+        del node
+        return None
+
+    def names(self) -> list[str]:
+        """The nodes that the file names; the cluster may have others."""
+        return [name for name in self.hosts.overrides if not set(name) & set("*?[")]
+
+    def strangers(self, nodes: Collection[str]) -> list[tuple[str, str]]:
+        """Entries of `hosts` that match none of these nodes, each with its key."""
+        names = [*nodes, *(name for node in nodes for name in self.names_of(node))]
+        found = (
+            pattern for pattern in self.hosts.overrides if not any(_matches(name, pattern) for name in names)
+        )
+        return [("overrides", pattern) for pattern in found]
+
+    def logins(self) -> tuple[SecretReference, ...]:
+        """The secrets with which the cluster is reached."""
+        return ()
+
+
 def keys_of(
     node: str,
     hosts: ReachedHostsSpec,
@@ -244,11 +261,6 @@ def keys_of(
             given["service"] = merge_service(keys["service"], override.own_service, usual)
         keys |= given
     return keys
-
-
-def without_node(overrides: Collection[str], names: Collection[str]) -> list[str]:
-    """Names and globs that match no name of any node."""
-    return [pattern for pattern in overrides if not any(_matches(name, pattern) for name in names)]
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, StrictBool, StrictInt
@@ -14,8 +15,10 @@ from orchestrator.config.management import (
     USUAL_UNITS,
     ManagementUnit,
 )
+from orchestrator.config.merging import MergeFlags
 from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
 from orchestrator.config.spec import Duration, Later, Name, NodeBudget, NodeCommandLine, Spec, Unset
+from orchestrator.config.upgrade import UpgradeSpec
 from orchestrator.model.policy import (
     ConfigurationManagement,
     Deadlines,
@@ -23,6 +26,7 @@ from orchestrator.model.policy import (
     Kind,
     LeasePlace,
     Policy,
+    RecoveryLimits,
     Strategy,
 )
 
@@ -113,6 +117,8 @@ class PlaybookKeys(Spec):
     """The keys that all playbooks have. A key with the name of a field of `Policy` is taken over as it is."""
 
     FILE: ClassVar[str] = "playbook"
+    NO_UPGRADE: ClassVar[str] = "it has no upgrades here"  # why there are none; empty if there are
+    USUAL_FILES: ClassVar[tuple[str, ...]] = ()  # `config_files`, if it is not given
 
     kind: Kind = Field(description="Kind of cluster.")
     strategy: Strategy = Field(
@@ -173,3 +179,13 @@ class PlaybookKeys(Spec):
     )
     notify: NotifyTargets = Field(default=(), description=NOTIFY)
     windows: Later = Field(default=None, description="Maintenance windows.")
+
+    def in_policy(self, policy: Policy, merge: MergeFlags | None) -> Policy:
+        """The policy with the keys that only this kind has; `merge`: the flags of a command that merges."""
+        del merge
+        nothing = RecoveryLimits(**dict.fromkeys(each.name for each in fields(RecoveryLimits)))
+        return replace(policy, recovery_limits=nothing, flush=False, rebalance_while_running=None)
+
+    def installs(self) -> UpgradeSpec | None:
+        """How a version is installed; None if the playbook does not say."""
+        return None

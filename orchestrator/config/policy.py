@@ -6,21 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Final, TypeVar
 
-from orchestrator.config.cluster import ClusterFile, ClusterSpec
+from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.disabling import PredicateNames, disabled_predicate
 from orchestrator.config.faults import near
 from orchestrator.config.gates import gates_in
 from orchestrator.config.management import with_disabling
-from orchestrator.config.merging import MergeFlags, merge_policy
-from orchestrator.config.playbook import (
-    AnyPlaybookSpec,
-    Playbook,
-    PlaybookSpec,
-    ZeroReplicasAccept,
-)
-from orchestrator.config.playbook_parts import LimitsSpec
+from orchestrator.config.merging import MergeFlags
+from orchestrator.config.playbook import Playbook
+from orchestrator.config.playbook_parts import LimitsSpec, PlaybookKeys
 from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
-from orchestrator.config.riak_playbook import UPGRADES_LATER, RiakPlaybookSpec
 from orchestrator.config.selection import parse_due, require_consistent
 from orchestrator.config.upgrade import upgrade_to
 from orchestrator.errors import UsageError
@@ -33,14 +27,11 @@ from orchestrator.model.policy import (
     Hooks,
     Kind,
     Policy,
-    RecoveryLimits,
     Selection,
     Strategy,
     Together,
-    ZeroReplicas,
 )
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.riak import LOCATION
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.model.upgrade import Upgrade
 
@@ -147,40 +138,11 @@ def build_policy(
         ),
         reason=_reason(overrides.reason),
         timeout=_flag("--timeout", parse_duration, overrides.timeout),
+        zone_attribute=cluster.spec.zones_by(),
     )
-    if isinstance(spec, RiakPlaybookSpec):
-        return _for_riak(policy, cluster, overrides)
-    return _for_elasticsearch(policy, spec, cluster, overrides)
-
-
-def _for_elasticsearch(
-    policy: Policy, spec: PlaybookSpec, cluster: ClusterFile, overrides: Overrides
-) -> Policy:
-    zero_replicas, accepted = _zero_replicas(spec)
-    return replace(
-        policy,
-        overlap_recovery=policy.upgrade is None if spec.overlap_recovery is None else spec.overlap_recovery,
-        accept_red=frozenset(spec.accept.red),
-        accept_master_outage=spec.accept.master_outage,
-        accept_not_returning=spec.accept.not_returning,
-        zero_replicas=zero_replicas,
-        zero_replicas_accepted=accepted,
-        recovery_limits=RecoveryLimits(**dict(spec.recovery_limits)),
-        merge=merge_policy(spec.force_merge, overrides.merge) if overrides.merge else None,
-        zone_attribute=cluster.spec.zone_attribute if isinstance(cluster.spec, ClusterSpec) else None,
-    )
-
-
-def _for_riak(policy: Policy, cluster: ClusterFile, overrides: Overrides) -> Policy:
     if overrides.merge is not None:
         require_segments(cluster)
-    return replace(
-        policy,
-        recovery_limits=RecoveryLimits(**dict.fromkeys(each.name for each in fields(RecoveryLimits))),
-        flush=False,
-        rebalance_while_running=None,
-        zone_attribute=LOCATION,
-    )
+    return spec.in_policy(policy, overrides.merge)
 
 
 def profile_wanted(cluster: ClusterFile, playbook: Playbook, overrides: Overrides) -> str | None:
@@ -210,10 +172,11 @@ def require_segments(cluster: ClusterFile) -> None:
     Raises:
         UsageError: it is one.
     """
-    if cluster.spec.kind is Kind.RIAK:
+    if not cluster.spec.MERGES:
         raise UsageError(
-            f"{cluster.spec.name} is {Kind.RIAK.value}, which has no segments to merge: post-bulk-index and "
-            f"force-merge are for {Kind.ELASTICSEARCH.value}; `orchestrate restart` restarts its nodes"
+            f"{cluster.spec.name} is {cluster.spec.kind.value}, which has no segments to merge: "
+            f"post-bulk-index and force-merge are for {Kind.ELASTICSEARCH.value}; `orchestrate restart` "
+            "restarts its nodes"
         )
 
 
@@ -279,20 +242,14 @@ def _check_reboot(cluster: ClusterFile, overrides: Overrides) -> None:
 def _upgrade(cluster: ClusterFile, playbook: Playbook, overrides: Overrides) -> Upgrade | None:
     if overrides.to is None:
         return None
-    if isinstance(playbook.spec, RiakPlaybookSpec):
-        raise UsageError(f"{cluster.spec.name} is {Kind.RIAK.value}: {UPGRADES_LATER}")
+    if playbook.spec.NO_UPGRADE:
+        raise UsageError(f"{cluster.spec.name} is {cluster.spec.kind.value}: {playbook.spec.NO_UPGRADE}")
     if overrides.begin_anyway:
         raise UsageError(
             "--begin-anyway: not for an upgrade, since skipped nodes would leave mixed versions: correct "
             "the cause of the hold, or leave nodes out with --exclude"
         )
-    return upgrade_to(overrides.to, playbook.spec.upgrade, str(playbook.path))
-
-
-def _zero_replicas(spec: PlaybookSpec) -> tuple[ZeroReplicas, tuple[str, ...]]:
-    if isinstance(spec.zero_replica_indices, ZeroReplicasAccept):
-        return ZeroReplicas.ACCEPT, spec.zero_replica_indices.accept
-    return ZeroReplicas(spec.zero_replica_indices), ()
+    return upgrade_to(overrides.to, playbook.spec.installs(), str(playbook.path))
 
 
 def _deadlines(spec: LimitsSpec, overrides: Overrides) -> Deadlines:
@@ -300,7 +257,7 @@ def _deadlines(spec: LimitsSpec, overrides: Overrides) -> Deadlines:
     return Deadlines(**(longer | {key: value for key, value in spec if value is not None}))
 
 
-def _hooks(spec: AnyPlaybookSpec) -> Hooks:
+def _hooks(spec: PlaybookKeys) -> Hooks:
     moments = {each.name: getattr(spec.hooks, each.name) for each in fields(Hooks)}
     hooks = Hooks(**{moment: tuple(Hook(**dict(one)) for one in ours) for moment, ours in moments.items()})
     if spec.configuration_management is not ConfigurationManagement.DISABLE:
@@ -308,7 +265,7 @@ def _hooks(spec: AnyPlaybookSpec) -> Hooks:
     return with_disabling(hooks, spec.management_units)
 
 
-def _selection(overrides: Overrides, spec: AnyPlaybookSpec, now: Instant) -> Selection:
+def _selection(overrides: Overrides, spec: PlaybookKeys, now: Instant) -> Selection:
     require_consistent(overrides.only, overrides.exclude, overrides.zone)
     before = _flag("--started-before", parse_time_or_age, overrides.started_before)
     if before is not None and before.resolve(now) > now:
@@ -321,7 +278,7 @@ def _selection(overrides: Overrides, spec: AnyPlaybookSpec, now: Instant) -> Sel
         exclude=overrides.exclude,
         zone=Zone(overrides.zone) if overrides.zone is not None else None,
         started_before=before.resolve(now) if before is not None else None,
-        due=parse_due(overrides.due, spec.kind, reboot=overrides.reboot, files=spec.config_files),
+        due=parse_due(overrides.due, reboot=overrides.reboot, files=spec.config_files or spec.USUAL_FILES),
     )
 
 

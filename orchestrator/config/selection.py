@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
@@ -11,7 +11,7 @@ from orchestrator.config.faults import near
 from orchestrator.config.hosts import DataPath
 from orchestrator.config.spec import NOT_EMPTY
 from orchestrator.errors import UsageError
-from orchestrator.model.policy import Due, DueFor, Kind
+from orchestrator.model.policy import Due, DueFor
 
 _KNOWN: Final = ("version:V", DueFor.REBOOT.value, DueFor.CONFIG.value)
 _VERSION: Final = re.compile(r"\d{1,4}(\.\d{1,6}){1,3}")
@@ -24,37 +24,13 @@ CONFIG_FILES: Final = (
 )
 
 
-def _packaged(product: str) -> tuple[str, ...]:
-    return (
-        *(f"/etc/{product}/{name}" for name in (f"{product}.yml", "jvm.options", "jvm.options.d")),
-        f"/etc/{product}/log4j2.properties",
-        f"/etc/default/{product}",
-        f"/etc/sysconfig/{product}",
-        f"/etc/systemd/system/{product}.service.d",
-    )
-
-
-_USUAL: Final[Mapping[Kind, tuple[str, ...]]] = {
-    Kind.ELASTICSEARCH: (*_packaged("elasticsearch"), *_packaged("opensearch")),
-    Kind.RIAK: (
-        *(f"/etc/riak/{name}" for name in ("riak.conf", "advanced.config", "vm.args", "app.config")),
-        "/etc/default/riak",
-        "/etc/systemd/system/riak.service.d",
-    ),
-}
-"""What the process of a packaged node reads at its start."""
-
-
-def parse_due(
-    written: Sequence[str], kind: Kind, *, reboot: bool, files: tuple[str, ...] | None
-) -> tuple[Due, ...]:
+def parse_due(written: Sequence[str], *, reboot: bool, files: tuple[str, ...]) -> tuple[Due, ...]:
     """Read the values of `--due`.
 
     Args:
         written: as typed.
-        kind: of the cluster.
         reboot: whether the run reboots hosts.
-        files: `config_files` of the playbook; None = those of the packages.
+        files: `config_files` of the playbook, or those of the packages, which a node reads at its start.
 
     Raises:
         UsageError: one is unknown, or needs another flag.
@@ -75,7 +51,7 @@ def parse_due(
                 )
             found.append(Due(reason=DueFor.REBOOT))
         else:
-            found.append(Due(reason=DueFor.CONFIG, files=files or _USUAL[kind]))
+            found.append(Due(reason=DueFor.CONFIG, files=files))
     return tuple(dict.fromkeys(found))
 
 

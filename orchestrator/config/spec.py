@@ -32,7 +32,7 @@ from orchestrator.config.quantities import (
     parse_percent,
 )
 from orchestrator.config.secrets import FORMS, SecretReference, parse_reference
-from orchestrator.config.yaml import Document, Text
+from orchestrator.config.yaml import Text
 from orchestrator.model.policy import Kind
 
 SCALAR: Final = "<scalar>"
@@ -70,9 +70,15 @@ HOSTS: Final = "hosts"
 """The kind of a cluster file that names hosts without a cluster. Not a `Kind`: no run has it."""
 
 
-def is_riak(document: Document) -> bool:
-    """Whether a file is for a Riak cluster; any other playbook is checked as one for Elasticsearch."""
-    return document.content.get("kind") == Kind.RIAK.value
+def plain_name(name: str) -> str:
+    """Check the operator's name for a cluster, which alone keeps two runs off one cluster.
+
+    Raises:
+        ValueError: it could be confused with another name.
+    """
+    if not name.isprintable() or name != name.strip():
+        raise ValueError("must be a name of one line, without blanks at its ends or control characters")
+    return name
 
 
 def shape(value: object) -> str:

@@ -72,6 +72,8 @@ class KindOfCluster(ABC):
     predicates: ClassVar[tuple[Predicate, ...]]  # asked before every stop, in order
     rules: ClassVar[tuple[Row, ...]] = ()  # beside those of every kind, asked before a run is done
     merge_predicates: ClassVar[tuple[Predicate, ...]] = ()  # asked before a merge
+    # whether changed limits are in the memory of its nodes alone: without a record they can only be shown
+    limits_in_memory: ClassVar[bool] = False
     sampled: ClassVar[bool] = False  # whether its readings are recorded for the report
     # values of settings that the server shows only while they are not set
     defaults: ClassVar[Mapping[str, SettingValue]] = MappingProxyType({})

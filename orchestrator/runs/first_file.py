@@ -11,8 +11,9 @@ from itertools import chain, zip_longest
 from typing import Final
 from urllib.parse import urlsplit
 
-from orchestrator.config.cluster import ClusterFile, ClusterSpec
+from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.draft import Draft, Service, scalar
+from orchestrator.config.elasticsearch import ClusterSpec
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.config.services import ELASTICSEARCH
 from orchestrator.elasticsearch import calls

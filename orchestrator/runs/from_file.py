@@ -14,10 +14,8 @@ from orchestrator.around.ways import RunContext
 from orchestrator.config.around import Around
 from orchestrator.config.cluster import (
     ClusterFile,
-    ClusterSpec,
     HostsFile,
     HostsFileSpec,
-    RiakClusterSpec,
     load_hosts,
     of_cluster,
 )
@@ -28,9 +26,6 @@ from orchestrator.config.policy import Overrides, build_policy, profile_wanted, 
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
 from orchestrator.elasticsearch.access import OnlyThrough
-from orchestrator.elasticsearch.client import ElasticsearchClient
-from orchestrator.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.elasticsearch.rules.settings import awareness_of
 from orchestrator.errors import ConfigError, OrchestratorError, UsageError
 from orchestrator.model.cluster import NodeName
@@ -40,14 +35,9 @@ from orchestrator.model.merging import Resolution
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.policy import HostChanges, Policy
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.model.riak import LOCATION
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, ClusterLeasePort
 from orchestrator.redact import Redactor
-from orchestrator.riak.cluster import RiakCluster
-from orchestrator.riak.contact import Reach
-from orchestrator.riak.lease import RiakLease
-from orchestrator.riak.lease_files import Folder
 from orchestrator.runs.connection import (
     ClusterPorts,
     Connection,
@@ -56,18 +46,13 @@ from orchestrator.runs.connection import (
     Process,
     Threads,
 )
+from orchestrator.runs.kinds import PORTS, PortsOfKind, ReachedCluster, WayToCluster
 from orchestrator.runs.reach import (
-    HostRunner,
-    access_of,
     access_to,
     host_changes,
     host_settings,
-    machine_of,
-    programs_of,
-    renewal_of,
     run_here,
     run_with_input,
-    tls_of,
 )
 from orchestrator.runs.report import named_page, write_at_end
 from orchestrator.runs.selection import predicate_names, require_cluster
@@ -154,7 +139,6 @@ class FilePorts(ClusterPorts):
         self.resolver = SecretResolver(
             environment=files.environment, folder=file.path.parent, home=files.home, learn=self._learn
         )
-        self._shared: ElasticsearchClient | None = None
         self._settings: dict[NodeName, HostSettings] = {}
         self._hosts: TunableHosts | None = None
         self._gates: Gates | None = None
@@ -167,40 +151,27 @@ class FilePorts(ClusterPorts):
         self.redact.learn(secret.partition(":")[2])
 
     @cached_property
-    def cluster(self) -> ElasticsearchCluster | RiakCluster:
+    def _kind(self) -> PortsOfKind:
+        file = self._of_cluster
+        return PORTS[file.spec.kind](
+            WayToCluster(
+                file=file, resolver=self.resolver, clock=self._clock, redact=self.redact, hosts=self.hosts
+            )
+        )
+
+    @property
+    def cluster(self) -> ReachedCluster:
         """The cluster's API.
 
         Raises:
             ConfigError: a file or secret that the connection needs is missing.
         """
-        spec = self._of_cluster.spec
-        if isinstance(spec, ClusterSpec):
-            return ElasticsearchCluster(self._client(spec))
-        self.file.check_files()
-        return RiakCluster(spec.name, self._riak(spec))
+        return self._kind.cluster
 
-    @cached_property
+    @property
     def lease(self) -> ClusterLeasePort:
         """The lease in the cluster."""
-        spec = self._of_cluster.spec
-        if isinstance(spec, ClusterSpec):
-            return ElasticsearchLease(self._client(spec))
-        folder = Folder(path=spec.riak.lease_directory, cluster=spec.name)
-        return RiakLease(self._runner(), self._ring, folder)
-
-    def _ring(self) -> Reading[Collection[NodeName]]:
-        """Every member of a Riak cluster."""
-        cluster = self.cluster
-        return cluster.members() if isinstance(cluster, RiakCluster) else ()
-
-    def _client(self, spec: ClusterSpec) -> ElasticsearchClient:
-        """One client for cluster and lease."""
-        if self._shared is None:
-            access = access_of(self._of_cluster, spec, self.resolver)
-            self._shared = ElasticsearchClient(
-                access, clock=self._clock, redact=self.redact, renewal=renewal_of(spec, self.resolver)
-            )
-        return self._shared
+        return self._kind.lease
 
     @property
     def _of_cluster(self) -> ClusterFile:
@@ -354,23 +325,6 @@ class FilePorts(ClusterPorts):
         usable = all(path.startswith("/") and path.isprintable() for path in learnt)
         return replace(settings, data=learnt) if usable and settings.data is None else settings
 
-    def _address(self, node: NodeName) -> str:
-        """The address of a Riak node's machine, as the file has it: for SSH and for HTTP."""
-        return self.file.host(node).address
-
-    def _riak(self, spec: RiakClusterSpec) -> Reach:
-        """How a Riak cluster is reached: its commands run where its nodes are."""
-        return Reach(
-            endpoints=spec.endpoints,
-            runner=self._runner(),
-            address=self._address,
-            machine=lambda node: machine_of(self.file, node, self._address(node)),
-            programs=lambda node: programs_of(self.file, node),
-            tls=tls_of(self._of_cluster),
-            fingerprint=spec.tls.fingerprint,
-            redact=self.redact.without_known,
-        )
-
     def learn_secrets(self, references: Iterable[SecretReference]) -> None:
         """Have `redact` remove these secrets and those of the file that can be read without a command.
 
@@ -380,10 +334,6 @@ class FilePorts(ClusterPorts):
             if reference.scheme is not Scheme.COMMAND:
                 with suppress(ConfigError):
                     self._secret(str(reference))
-
-    def _runner(self) -> HostRunner:
-        """What runs commands on the machines of a Riak cluster."""
-        return HostRunner(lambda node: self.hosts({node: self._address(node)}))
 
     def known_members(self, known: Mapping[NodeName, str] | None = None) -> Members:
         """The nodes of the cluster; where it cannot be read or there is none, those that the file names.
@@ -419,7 +369,7 @@ class FilePorts(ClusterPorts):
         if isinstance(spec, HostsFileSpec):
             return {NodeName(name): host.group for name, host in spec.hosts.names.items() if host.group}
         read = self.cluster.observe({Look.CLUSTER, Look.SETTINGS})
-        attribute = spec.zone_attribute if isinstance(spec, ClusterSpec) else LOCATION
+        attribute = spec.zones_by()
         if attribute is None:
             if isinstance(read.settings, Unknown):
                 return read.settings
@@ -430,12 +380,7 @@ class FilePorts(ClusterPorts):
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """The addresses of the nodes, including nodes of a Riak ring that are down."""
-        addresses = {node.name: node.address for node in view.nodes}
-        if isinstance(self.file.spec, RiakClusterSpec) and view.riak is not None:
-            ring = view.riak.cluster
-            known = () if isinstance(ring, Unknown) else ring.members
-            addresses = {m.node: self._address(m.node) for m in known} | addresses
-        return addresses
+        return self._kind.members(view)
 
     def gates(self, gates: Sequence[Gate]) -> Gates:
         """The gates of a policy; their secrets are looked up at the first reading."""
@@ -473,8 +418,8 @@ class FilePorts(ClusterPorts):
         for port in (self._gates, self._hosts):
             if port is not None:
                 port.close()
-        if "cluster" in self.__dict__:
-            self.cluster.close()
+        if "_kind" in self.__dict__:
+            self._kind.close()
 
 
 def _profile_of(spec: HostsFileSpec, path: Path) -> str:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from orchestrator.config.cluster import ClusterFile, ClusterSpec, HostsFile
+from orchestrator.config.cluster import ClusterFile, HostsFile
+from orchestrator.config.elasticsearch import ClusterSpec
 from orchestrator.config.hosts import SudoSpec
 from orchestrator.config.secrets import Scheme, SecretReference, SecretResolver, Source
 from orchestrator.daemons import in_parallel
@@ -60,10 +61,7 @@ def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) ->
 
 
 def _secret_of(spec: ClusterSpec) -> SecretReference | None:
-    auth = spec.auth
-    if auth is None:
-        return None
-    return auth.api_key if auth.basic is None else auth.basic.password
+    return next(iter(spec.logins()), None)
 
 
 def _is_header(spec: ClusterSpec) -> bool:

@@ -16,11 +16,12 @@ from orchestrator.errors import (
     NotRestored,
     UsageError,
 )
+from orchestrator.kinds import kind_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RestoreBegun, RunResumed
 from orchestrator.model.observation import Look
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import Kind, LeasePlace
+from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import holder
 from orchestrator.runs.attempt import Attempt, drive, driven
@@ -288,16 +289,16 @@ def restore_from_record(
     with LeaseHeld(connection, store, run, started) as held:
         if held.left is not None:
             return drive(repair(held, run, started, serving=serving))
-    if started.policy.kind is Kind.RIAK:
-        return riak_without_record(connection, store.where, started.policy.lease)
+    if kind_of(started.policy.kind).limits_in_memory:
+        return limits_without_record(connection, store.where, started.policy.lease)
     message = f"there is nothing to restore on {started.cluster}: no run has left a record there"
     return NothingDriven(code=ExitCode.DONE, message=message, cluster=started.cluster)
 
 
-def riak_without_record(connection: Connection, where: str, place: LeasePlace) -> NothingDriven:
-    """What can be read of a Riak cluster without a record of a run.
+def limits_without_record(connection: Connection, where: str, place: LeasePlace) -> NothingDriven:
+    """What can be read of a cluster without a record of a run, where the limits of transfers are in memory.
 
-    Transfer limits are in the memory of nodes, and no file has their original values: they are only shown.
+    No file has their original values: they are only shown.
 
     Args:
         connection: the cluster.

@@ -22,7 +22,8 @@ import typer
 from docs.configuration import keys
 from orchestrator.cli.program import app, run
 from orchestrator.cli.work.init import _OPTIONS
-from orchestrator.config.cluster import ClusterFile, ClusterSpec, load_cluster
+from orchestrator.config.cluster import ClusterFile, load_cluster
+from orchestrator.config.elasticsearch import ClusterSpec
 from orchestrator.config.reaching import TlsSpec
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.connection import UnknownKey, unknown_keys

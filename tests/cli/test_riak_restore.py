@@ -13,7 +13,7 @@ from orchestrator.errors import ExitCode
 from orchestrator.model.observation import Look
 from orchestrator.model.policy import LeasePlace
 from orchestrator.riak.output import CommandOutput
-from orchestrator.runs.unfinished import riak_without_record
+from orchestrator.runs.unfinished import limits_without_record
 from tests.cli.console import Console
 from tests.riak_nodes import RIAK_COMMANDS, name_of
 from tests.unit.clusters.riak_cluster import DEV1, DEV2, NAMES, Staged, staged
@@ -40,7 +40,7 @@ def restored(
     context = context_of(Output.JSON)
     ports = context.ports(context.cluster(str(path)))
     ports.cluster = stage.cluster
-    code = context.ended(riak_without_record(context.connect(ports, None), WHERE, place))
+    code = context.ended(limits_without_record(context.connect(ports, None), WHERE, place))
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["exit_code"] == code
     return code, last["message"]

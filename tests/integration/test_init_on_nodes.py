@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from orchestrator.config.cluster import ClusterSpec, load_cluster
+from orchestrator.config.cluster import load_cluster
+from orchestrator.config.elasticsearch import ClusterSpec
 from orchestrator.model.host import Manager
 from tests.cli.console import Console
 from tests.integration.fixtures_processes import ProcessCluster

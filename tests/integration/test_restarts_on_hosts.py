@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.config.cluster import ClusterSpec, load_cluster
+from orchestrator.config.cluster import load_cluster
+from orchestrator.config.elasticsearch import ClusterSpec
 from orchestrator.model.host import Manager
 from tests.integration.host_scenes import FLAVOUR, Scene, changed
 from tests.integration.hostlab.hosts import HostCluster, wait_until

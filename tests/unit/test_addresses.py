@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import create_engine, insert
 
 from orchestrator import lease_record
-from orchestrator.config.hosts import OverrideSpec, RiakHostsSpec
-from orchestrator.config.riak import address_of
+from orchestrator.config.hosts import OverrideSpec
+from orchestrator.config.riak import RiakHostsSpec, address_of
 from orchestrator.elasticsearch.access import published_places
 from orchestrator.elasticsearch.fields import Malformed
 from orchestrator.elasticsearch.old_versions import host_of, name_of

@@ -19,17 +19,16 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.config.around import Around
 from orchestrator.config.cluster import (
-    AnyClusterSpec,
-    ClusterSpec,
     HostsFile,
     HostsFileSpec,
-    RiakClusterSpec,
     of_cluster,
 )
+from orchestrator.config.cluster_parts import ClusterKeys
+from orchestrator.config.elasticsearch import AcceptSpec, ClusterSpec, PlaybookSpec
 from orchestrator.config.gates import gates_in, secrets_in
-from orchestrator.config.playbook import AcceptSpec, PlaybookSpec, around_in
+from orchestrator.config.playbook import around_in
 from orchestrator.config.policy import require_kind, require_playbook
-from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.config.riak import RiakClusterSpec, RiakPlaybookSpec
 from orchestrator.elasticsearch.rules.predicates import is_waived
 from orchestrator.elasticsearch.rules.returning import Away, returns
 from orchestrator.engine.gates import judged
@@ -265,7 +264,7 @@ def _why_away(away: Away) -> str:
 
 
 def expected_checks(
-    spec: AnyClusterSpec, view: ClusterView, record: LeaseRecord | None = None, *, dead: bool = False
+    spec: ClusterKeys, view: ClusterView, record: LeaseRecord | None = None, *, dead: bool = False
 ) -> Iterator[Check]:
     """Compare the cluster with what its file expects. Its name is a part of the identity.
 
@@ -319,7 +318,8 @@ def _hosts_of_the_file(ports: FilePorts, *, reboot: bool, lease_place: LeasePlac
     yield from _hosts(ports, placed, reboot=reboot, lease_place=lease_place)
     missing = [node for node in named if node not in placed] if named else ["hosts"]
     for subject in missing:
-        key = "hosts.overrides" if isinstance(ports.file.spec, ClusterSpec) else "hosts.nodes"
+        listed_in = "nodes" if "nodes" in type(ports.file.spec.hosts).model_fields else "overrides"
+        key = f"hosts.{listed_in}"
         message = f"not checked: the cluster did not give its address, and the file has none (`{key}`)"
         yield Check(subject=subject, point="address", good=None, message=message)
 

@@ -11,6 +11,7 @@ from orchestrator.steps import CHECK, DISABLE, HANDOFF, RECOVER
 class Riak(KindOfCluster):
     """Nothing is rebuilt elsewhere while a node is away, so nothing is withheld; hints wait for it."""
 
+    limits_in_memory = True
     words = KindWords(
         leader="claimant",
         leader_last="",

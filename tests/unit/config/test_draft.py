@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.config import draft
-from orchestrator.config.cluster import ClusterSpec
 from orchestrator.config.draft import (
     Draft,
     Service,
@@ -29,6 +28,7 @@ from orchestrator.config.draft import (
     scalar,
     write_new,
 )
+from orchestrator.config.elasticsearch import ClusterSpec
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
 from orchestrator.model.host import Connect, Manager

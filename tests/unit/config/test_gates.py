@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.elasticsearch import PlaybookSpec
 from orchestrator.config.gates import gates_in, secrets_in
-from orchestrator.config.playbook import PlaybookSpec, check_playbook
+from orchestrator.config.playbook import check_playbook
 from orchestrator.config.yaml import parse
 from orchestrator.model.gate import HttpJsonGate
 from tests.fakes.cases import cases

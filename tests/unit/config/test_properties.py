@@ -9,9 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec, check_cluster
-from orchestrator.config.playbook import Playbook, PlaybookSpec, check_playbook
-from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.config.cluster import ClusterFile, check_cluster
+from orchestrator.config.elasticsearch import ClusterSpec, PlaybookSpec
+from orchestrator.config.playbook import Playbook, check_playbook
+from orchestrator.config.riak import RiakClusterSpec, RiakPlaybookSpec
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError, NotInThisVersion
 

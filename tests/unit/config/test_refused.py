@@ -11,8 +11,9 @@ import pytest
 
 from orchestrator.config import yaml
 from orchestrator.config.cluster import check_cluster, check_hosts
-from orchestrator.config.playbook import PlaybookSpec, check_playbook
-from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.config.elasticsearch import PlaybookSpec
+from orchestrator.config.playbook import check_playbook
+from orchestrator.config.riak import RiakPlaybookSpec
 from orchestrator.config.tuning import check_profile
 from orchestrator.config.yaml import MAX_BYTES, Document, parse, read
 from orchestrator.errors import ConfigError, ExitCode, NotInThisVersion

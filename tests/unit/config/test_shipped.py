@@ -15,21 +15,15 @@ import pytest
 
 from docs.configuration import ANNOTATED, SchemaOf, annotated, json_schema, keys
 from orchestrator.cli.work.explain import all_entries
-from orchestrator.config.cluster import (
-    ClusterFile,
-    HostsFileSpec,
-    RiakClusterSpec,
-    check_cluster,
-    load_cluster,
-    load_hosts,
-)
+from orchestrator.config.cluster import ClusterFile, HostsFileSpec, check_cluster, load_cluster, load_hosts
 from orchestrator.config.disabling import PredicateNames
-from orchestrator.config.hosts import NamedHostsSpec, RiakHostsSpec
+from orchestrator.config.elasticsearch import PlaybookSpec
+from orchestrator.config.hosts import NamedHostsSpec
 from orchestrator.config.lookup import KindOfFile, find, shipped, standard_places
-from orchestrator.config.playbook import Playbook, PlaybookSpec, check_playbook, load_playbook
+from orchestrator.config.playbook import Playbook, check_playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.config.reaching import TlsSpec
-from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.config.riak import RiakClusterSpec, RiakHostsSpec, RiakPlaybookSpec
 from orchestrator.config.spec import Spec
 from orchestrator.config.yaml import parse, read
 from orchestrator.model.policy import Policy

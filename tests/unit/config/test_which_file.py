@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.program import run
-from orchestrator.config.cluster import ClusterSpec, RiakClusterSpec
+from orchestrator.config.elasticsearch import ClusterSpec, PlaybookSpec
 from orchestrator.config.lookup import shipped
-from orchestrator.config.playbook import PlaybookSpec
-from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.config.riak import RiakClusterSpec, RiakPlaybookSpec
 from orchestrator.config.spec import keys_of_file
 from orchestrator.config.tuning import TuningSpec
 from orchestrator.config.which_file import ALSO_OF_CLUSTERS, FileKind, kind_of_file

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from orchestrator.config.cluster import RiakClusterSpec, load_cluster
+from orchestrator.config.cluster import load_cluster
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.errors import ConfigError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_settings import HostSettings
 from orchestrator.riak.contact import Contacts
 from orchestrator.runs.from_file import FilePorts, Files
+from orchestrator.runs.kinds import PortsOfRiak
 from orchestrator.runs.reach import host_settings
 from orchestrator.runtime.waiting import SystemClock
 from tests.fakes.cases import rows
@@ -97,7 +97,8 @@ def test_riak_is_reached_at_the_address_of_its_machine(subtests: pytest.Subtests
         )
         with subtests.test(name=name):
             with closing(FilePorts(load_cluster(path, home=Path("/home")), files, SystemClock())) as ports:
-                contacts = Contacts(ports._riak(cast("RiakClusterSpec", ports.file.spec)))
+                assert isinstance(ports._kind, PortsOfRiak)
+                contacts = Contacts(ports._kind.reach)
                 found = {
                     node: contacts.http(NodeName(f"riak@{node}"))._url for node in ("riak1", "riak2", "riak4")
                 }

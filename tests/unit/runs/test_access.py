@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.cluster import ClusterSpec
+from orchestrator.config.elasticsearch import ClusterSpec
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.runs.reach import renewal_of
 
