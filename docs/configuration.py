@@ -134,9 +134,9 @@ _PLAYBOOK: Final = """\
 # Every key of a playbook for {}, with its default, what it takes, and why. Every
 # key but `kind` may be left out. The predicates are checked with every value.
 #
-# A playbook of your own has `kind` and the keys that differ. Write it to ./configs/playbooks/NAME.yml or
-# ~/.config/orchestrate/playbooks/NAME.yml, and name it: with `--playbook`, or as `playbook` in the cluster
-# file (`orchestrate explain cluster.playbook`). {}
+# A playbook of your own has `kind` and the keys that differ. Write it to a file in ./configs/playbooks/ or
+# ~/.config/orchestrate/playbooks/, and name it: with `--playbook`, or as `playbook` in the cluster file
+# (`orchestrate explain cluster.playbook`). {}
 
 """
 _WIDTH: Final = 110
