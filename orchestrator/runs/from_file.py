@@ -159,7 +159,7 @@ class FilePorts(ClusterPorts):
             )
         )
 
-    @property
+    @cached_property
     def cluster(self) -> ReachedCluster:
         """The cluster's API.
 
@@ -168,7 +168,7 @@ class FilePorts(ClusterPorts):
         """
         return self._kind.cluster
 
-    @property
+    @cached_property
     def lease(self) -> ClusterLeasePort:
         """The lease in the cluster."""
         return self._kind.lease
@@ -418,8 +418,8 @@ class FilePorts(ClusterPorts):
         for port in (self._gates, self._hosts):
             if port is not None:
                 port.close()
-        if "_kind" in self.__dict__:
-            self._kind.close()
+        if "cluster" in self.__dict__:
+            self.cluster.close()
 
 
 def _profile_of(spec: HostsFileSpec, path: Path) -> str:

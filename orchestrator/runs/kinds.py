@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Final, Protocol
 
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.elasticsearch import ClusterSpec
+from orchestrator.config.reaching import TlsSpec
 from orchestrator.config.riak import RiakClusterSpec
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.elasticsearch.access import OnlyThrough
@@ -18,17 +20,20 @@ from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.lease import ElasticsearchLease
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host import Connect
 from orchestrator.model.merging import Resolution
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.ports import Clock, ClusterLeasePort, ClusterPort
 from orchestrator.redact import Redactor
+from orchestrator.riak.admin import Programs
 from orchestrator.riak.cluster import RiakCluster
 from orchestrator.riak.contact import Reach
 from orchestrator.riak.lease import RiakLease
 from orchestrator.riak.lease_files import Folder
-from orchestrator.runs.reach import HostRunner, access_of, machine_of, programs_of, renewal_of, tls_of
+from orchestrator.runs.reach import HostRunner, access_of, renewal_of
+from orchestrator.tls import tls_context
 
 
 class ReachedCluster(ClusterPort, Protocol):
@@ -86,11 +91,6 @@ class PortsOfKind(ABC):
         """The addresses of the nodes, including those that are known to be down."""
         return {node.name: node.address for node in view.nodes}
 
-    def close(self) -> None:
-        """Close every connection."""
-        if "cluster" in self.__dict__:
-            self.cluster.close()
-
 
 class PortsOfElasticsearch(PortsOfKind):
     """One client for cluster and lease."""
@@ -138,17 +138,40 @@ class PortsOfRiak(PortsOfKind):
     @property
     def reach(self) -> Reach:
         """Its commands run where its nodes are."""
-        file = self._way.file
         return Reach(
             endpoints=self._spec.endpoints,
             runner=self._runner,
             address=self._address,
-            machine=lambda node: machine_of(file, node, self._address(node)),
-            programs=lambda node: programs_of(file, node),
-            tls=tls_of(file),
+            machine=self._machine,
+            programs=self._programs,
+            tls=self._tls(self._spec.tls),
             fingerprint=self._spec.tls.fingerprint,
             redact=self._way.redact.without_known,
         )
+
+    def _machine(self, node: NodeName) -> str:
+        """A name for a node's machine: nodes with the same one share it."""
+        host = self._way.file.host(node)
+        return "this machine" if host.connect is Connect.LOCAL else host.address
+
+    def _programs(self, node: NodeName) -> Programs:
+        """Riak's commands on a node's machine."""
+        words = self._way.file.riak_words(node)
+        assert words is not None  # noqa: S101  (the file is one of a Riak cluster)
+        return Programs(riak=words.command, admin=words.admin)
+
+    def _tls(self, tls: TlsSpec) -> ssl.SSLContext:
+        """The TLS of the HTTPS ports."""
+        path = self._way.file.local_path
+        context = tls_context(
+            ca=str(path(tls.ca)) if tls.ca else None,
+            verify=tls.verify and tls.fingerprint is None,
+            strict=tls.strict,
+        )
+        if tls.client_cert:
+            key = str(path(tls.client_key)) if tls.client_key else None
+            context.load_cert_chain(str(path(tls.client_cert)), key)
+        return context
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """With the members of the ring that are down."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,12 +24,11 @@ from orchestrator.model.host import Connect, Manager
 from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.policy import HostChanges
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.riak.admin import AdminCommand, Programs
+from orchestrator.riak.admin import AdminCommand
 from orchestrator.riak.output import CommandOutput
 from orchestrator.riak.wording import RiakWording
 from orchestrator.runs.comparison import leaves
 from orchestrator.runtime.gates import Ran
-from orchestrator.tls import tls_context
 from orchestrator.untrusted import UntrustedValue
 
 
@@ -165,33 +163,6 @@ def _one(file: HostsFile, name: NodeName, address: str, resolver: SecretResolver
     if riak is None:
         return host
     return replace(host, service=replace(host.service, wording=RiakWording(program=riak.command)))
-
-
-def machine_of(file: HostsFile, node: NodeName, address: str) -> str:
-    """A name for a node's machine: nodes with the same one share it."""
-    host = file.host(node, address=address)
-    return "this machine" if host.connect is Connect.LOCAL else host.address
-
-
-def programs_of(file: HostsFile, node: NodeName) -> Programs:
-    """Riak's commands on a node's machine; the file is one of a Riak cluster."""
-    words = file.riak_words(node)
-    assert words is not None  # noqa: S101  (asked of a Riak cluster alone)
-    return Programs(riak=words.command, admin=words.admin)
-
-
-def tls_of(file: ClusterFile) -> ssl.SSLContext:
-    """The TLS of Riak's HTTPS ports, as the file says."""
-    tls = file.spec.tls
-    context = tls_context(
-        ca=str(file.local_path(tls.ca)) if tls.ca else None,
-        verify=tls.verify and tls.fingerprint is None,
-        strict=tls.strict,
-    )
-    if tls.client_cert:
-        key = str(file.local_path(tls.client_key)) if tls.client_key else None
-        context.load_cert_chain(str(file.local_path(tls.client_cert)), key)
-    return context
 
 
 def run_here(command: str, timeout: Seconds) -> Reading[Ran]:

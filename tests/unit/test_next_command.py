@@ -21,7 +21,10 @@ GROUP = get_command(app)
 COMMANDS = sorted(getattr(GROUP, "commands", {}), key=len, reverse=True)
 EXPLAINED = {
     "config/lookup.py",  # the name of the command alone: no run and no state is meant
-    "config/playbook.py",
+    "config/elasticsearch.py",  # texts of keys
+    "config/riak.py",
+    "config/management.py",
+    "config/playbook_parts.py",
     "config/policy.py",
     "config/which_file.py",
     "diagnosis/findings.py",
