@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import AfterValidator, Field, PlainValidator, StrictBool, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from orchestrator.config.gates import (
-    AUTH,
-    BEARER,
-    CA,
     LONGEST_VALUE,
     SECRET_WORDS,
     BaseUrl,
@@ -24,7 +21,7 @@ from orchestrator.config.gates import (
     at_home,
     free_name,
 )
-from orchestrator.config.reaching import STRICT
+from orchestrator.config.reaching import LoginSpec, TrustSpec
 from orchestrator.config.secrets import FORMS, Scheme, SecretReference, parse_reference
 from orchestrator.config.spec import (
     NO_PLACEHOLDER,
@@ -158,7 +155,7 @@ _TARGET_URL = Annotated[
 _AFTER: Final = "How long a hold lasts before it is reported, so that a short one is not."
 
 
-class NotifySpec(Spec):
+class NotifySpec(TrustSpec):
     """Where messages about a run are sent. A message that cannot be sent never delays a run."""
 
     url: _TARGET_URL = Field(
@@ -175,8 +172,6 @@ class NotifySpec(Spec):
     bearer: Unset[Reference] = Field(
         default=None, description="Reference to a token, sent to a webhook as `Authorization: Bearer`."
     )
-    ca: Unset[Name] = Field(default=None, description=CA)
-    strict: StrictBool = Field(default=True, description=STRICT)
     text: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_template)] = Field(
         default="{cluster}: {text}",
         description="Template of the text. Placeholders: `{cluster}`, `{run}`, `{on}`, `{text}`.",
@@ -222,7 +217,7 @@ def _matchers(sets: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
     return sets
 
 
-class SilencesSpec(Spec):
+class SilencesSpec(LoginSpec):
     """The Alertmanager in which alerts are silenced while nodes are restarted."""
 
     url: BaseUrl = Field(description="URL of the server.")
@@ -231,16 +226,6 @@ class SilencesSpec(Spec):
         " `{node}` the name of the node; an item without them is for alerts of the cluster."
     )
     at_most: Duration = Field(default=4 * 3600.0, description="Longest time that a wave is silenced in all.")
-    auth: Unset[Reference] = Field(default=None, description=AUTH)
-    bearer: Unset[Reference] = Field(default=None, description=BEARER)
-    ca: Unset[Name] = Field(default=None, description=CA)
-    strict: StrictBool = Field(default=True, description=STRICT)
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> SilencesSpec:
-        if self.auth is not None and self.bearer is not None:
-            raise ValueError("needs one of `auth` and `bearer`, not both")
-        return self
 
 
 class SilenceSpec(Spec):
@@ -271,13 +256,11 @@ class MetricsSpec(Spec):
 METRICS: Final = "Where metrics of the cluster's last run are written."
 
 
-class GrafanaSpec(Spec):
+class GrafanaSpec(TrustSpec):
     """The Grafana that shows runs and waves as annotations."""
 
     url: BaseUrl = Field(description="URL of the server.")
     token: Reference = Field(description="Reference to a token that may read and write annotations.")
-    ca: Unset[Name] = Field(default=None, description=CA)
-    strict: StrictBool = Field(default=True, description=STRICT)
 
 
 class AnnotationsSpec(Spec):

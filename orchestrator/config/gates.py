@@ -14,15 +14,14 @@ from pydantic import (
     AfterValidator,
     Field,
     PlainValidator,
-    StrictBool,
     StrictInt,
     WithJsonSchema,
     model_validator,
 )
 
-from orchestrator.config.reaching import STRICT
+from orchestrator.config.reaching import LoginSpec, ServerSpec
 from orchestrator.config.secrets import Scheme, SecretReference, parse_reference
-from orchestrator.config.spec import NO_PLACEHOLDER, CommandLine, Duration, Name, Reference, Spec, Unset
+from orchestrator.config.spec import NO_PLACEHOLDER, CommandLine, Duration, Name, Spec, Unset
 from orchestrator.model.gate import (
     AlertmanagerGate,
     CommandGate,
@@ -166,31 +165,15 @@ Matchers = Annotated[
 ]
 GateName = Annotated[Name, AfterValidator(_one_line)]
 _NAME: Final = "Name of the gate. Default: from its kind and its target."
-AUTH: Final = "Reference to `user:password`, for basic authentication."
-BEARER: Final = "Reference to a token, instead of `auth`."
-CA: Final = "Trusted certificates. Default: those of the system."
 
 
-class _HttpSpec(Spec):
+class _HttpSpec(ServerSpec):
     """The common keys of all gates that read a server."""
 
-    auth: Unset[Reference] = Field(default=None, description=AUTH)
-    ca: Unset[Name] = Field(default=None, description=CA)
-    strict: StrictBool = Field(default=True, description=STRICT)
     timeout: Timeout = Field(
         default=10.0, description="Limit for the whole answer. After it the gate counts as closed."
     )
     name: Unset[GateName] = Field(default=None, description=_NAME)
-
-
-class _BearerSpec(_HttpSpec):
-    bearer: Unset[Reference] = Field(default=None, description=BEARER)
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> _BearerSpec:
-        if self.auth is not None and self.bearer is not None:
-            raise ValueError("needs one of `auth` and `bearer`, not both")
-        return self
 
 
 class RabbitQueueSpec(_HttpSpec):
@@ -204,7 +187,7 @@ class RabbitQueueSpec(_HttpSpec):
     )
 
 
-class PrometheusSpec(_BearerSpec):
+class PrometheusSpec(LoginSpec, _HttpSpec):
     """Open while every sample of an instant query is within the limits; closed without samples."""
 
     url: BaseUrl = Field(description="URL of the server.")
@@ -218,7 +201,7 @@ class PrometheusSpec(_BearerSpec):
         return self
 
 
-class HttpJsonSpec(_BearerSpec):
+class HttpJsonSpec(LoginSpec, _HttpSpec):
     """Open while one value of a JSON document is as configured."""
 
     url: Url = Field(description="URL of the document.")
@@ -240,7 +223,7 @@ class HttpJsonSpec(_BearerSpec):
         return self
 
 
-class FiringAlertsSpec(_BearerSpec):
+class FiringAlertsSpec(LoginSpec, _HttpSpec):
     """Open while no alert fires that matches. Alerts that fired when the run began do not count."""
 
     url: BaseUrl = Field(description="URL of the server.")
@@ -335,7 +318,7 @@ def secrets_in(specs: Sequence[GateSpec], folder: Path) -> Iterator[SecretRefere
         of_kind = spec.of_kind
         if isinstance(of_kind, CommandSpec):
             continue
-        bearer = of_kind.bearer if isinstance(of_kind, _BearerSpec) else None
+        bearer = of_kind.bearer if isinstance(of_kind, LoginSpec) else None
         yield from (absolute(one, folder) for one in (of_kind.auth, bearer) if one is not None)
 
 
@@ -394,7 +377,7 @@ def _gate(spec: _AnySpec, name: str, folder: Path) -> Gate:
 
 
 def _access(spec: _HttpGateSpec, folder: Path) -> HttpAccess:
-    bearer = spec.bearer if isinstance(spec, _BearerSpec) else None
+    bearer = spec.bearer if isinstance(spec, LoginSpec) else None
     return HttpAccess(
         url=spec.url,
         timeout=spec.timeout,

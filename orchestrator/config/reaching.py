@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StrictBool, WithJsonSchema, model_validator
@@ -91,18 +91,41 @@ class AuthSpec(Spec):
         return self
 
 
-STRICT: Final = (
-    "Whether certificates of trusted authorities must also keep the rules of form in RFC 5280, such as a key"
-    " usage in that of an authority."
-)
-
-
-class TlsSpec(Spec):
-    """How the cluster's certificates are checked. Relative paths start at the cluster file's folder."""
+class TrustSpec(Spec):
+    """Which certificates of a server are trusted."""
 
     ca: Unset[Name] = Field(default=None, description="Trusted certificates. Default: those of the system.")
+    strict: StrictBool = Field(
+        default=True,
+        description="Whether certificates of trusted authorities must also keep the rules of form in RFC"
+        " 5280, such as a key usage in that of an authority.",
+    )
+
+
+class ServerSpec(TrustSpec):
+    """A server that may ask for user and password."""
+
+    auth: Unset[Reference] = Field(
+        default=None, description="Reference to `user:password`, for basic authentication."
+    )
+
+
+class LoginSpec(ServerSpec):
+    """A server that may ask for a token instead."""
+
+    bearer: Unset[Reference] = Field(default=None, description="Reference to a token, instead of `auth`.")
+
+    @model_validator(mode="after")
+    def _one_login(self) -> Self:
+        if self.auth is not None and self.bearer is not None:
+            raise ValueError("needs one of `auth` and `bearer`, not both")
+        return self
+
+
+class TlsSpec(TrustSpec):
+    """How the cluster's certificates are checked. Relative paths start at the cluster file's folder."""
+
     verify: StrictBool = Field(default=True, description="Whether certificates are checked.")
-    strict: StrictBool = Field(default=True, description=STRICT)
     client_cert: Unset[Name] = Field(default=None, description="Client certificate.")
     client_key: Unset[Name] = Field(
         default=None, description="Key of the client certificate, unless `client_cert` contains it."

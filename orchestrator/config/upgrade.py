@@ -33,22 +33,19 @@ UpgradeCommandLine = Annotated[CommandLine, _PLACEHOLDERS]
 """A command line; `{version}` is replaced with the wanted version, and `{node}` with the name of the node."""
 
 
-class InstallStepSpec(Spec):
-    """A command that installs a part of the version. It runs on the host while the node is down."""
-
-    run: UpgradeCommandLine = Field(
-        description="Command line; `{version}` is the wanted version, `{node}` the node's name."
-    )
-    as_root: StrictBool = Field(
-        default=True, description="As root, by the `sudo` of the cluster file; else as the account."
-    )
-
-
 class VerifySpec(Spec):
     """A command that succeeds on a host that can install the version. It must change nothing there."""
 
     run: UpgradeCommandLine = Field(
         description="Command line; `{version}` is the wanted version, `{node}` the node's name."
+    )
+
+
+class InstallStepSpec(VerifySpec):
+    """A command that installs a part of the version. It runs on the host while the node is down."""
+
+    as_root: StrictBool = Field(
+        default=True, description="As root, by the `sudo` of the cluster file; else as the account."
     )
 
 
