@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from orchestrator.config.cluster_parts import ClusterKeys
 from orchestrator.config.faults import Faults, validate
-from orchestrator.config.hosts import AUTO, HostsKeys, NamedHostsSpec, SudoSpec, keys_of
+from orchestrator.config.hosts import AUTO, HostsKeys, NamedHostsSpec, SudoSpec
 from orchestrator.config.kinds import files_of
 from orchestrator.config.reaching import TlsSpec
 from orchestrator.config.riak import RiakClusterSpec, RiakWords
@@ -102,9 +102,8 @@ class HostsFile:
             usual = self.spec.usual_service(node)
         except ValueError as error:  # of the section that has the commands of this kind
             raise self.document.error((self.document.content["kind"],), str(error)) from None
-        also = self.spec.names_of(node)
         try:
-            keys = keys_of(node, self.spec.hosts, usual=usual, also=also, address=self.spec.address_of(node))
+            keys = self.spec.keys_of(node, usual)
             keys["service"] = settle_service(keys["service"], usual)
         except UntrustedValue as error:
             message = f"node {shortened(node)}: {error}: name its address under `hosts.nodes`"

@@ -231,36 +231,25 @@ class HostsKeys(Spec):
         """The secrets with which the cluster is reached."""
         return ()
 
+    def keys_of(self, node: str, usual: ServiceSettings) -> dict[str, Any]:
+        """The keys of one node: the general ones with those of its overrides. None: neither gives it.
 
-def keys_of(
-    node: str,
-    hosts: ReachedHostsSpec,
-    *,
-    usual: ServiceSettings,
-    also: Collection[str] = (),
-    address: str | None = None,
-) -> dict[str, Any]:
-    """The keys of one node: the general ones with those of its overrides. None: neither gives it.
+        A key that an override gives counts, even with the value that it would have anyway.
 
-    A key that an override gives counts, even with the value that it would have anyway.
-
-    Args:
-        node: its name.
-        hosts: the section of the file.
-        usual: the default service manager.
-        also: other names that overrides may use for the node; overrides for `node` come last, and so win.
-        address: default address of its machine; None if the cluster reports it.
-    """
-    keys: dict[str, Any] = {"connect": hosts.connect, "address": address}
-    keys |= {key: getattr(hosts, key) for key in HostKeys.model_fields}
-    if "known_hosts" not in hosts.model_fields_set:
-        keys["known_hosts"] = None  # the files that ssh reads
-    for override in matching_overrides((*also, node), hosts.overrides):
-        given = {key: getattr(override, key) for key in override.model_fields_set if key in keys}
-        if override.own_service is not None:
-            given["service"] = merge_service(keys["service"], override.own_service, usual)
-        keys |= given
-    return keys
+        Args:
+            node: its name.
+            usual: the default service manager.
+        """
+        keys: dict[str, Any] = {"address": self.address_of(node)}
+        keys |= {key: getattr(self.hosts, key) for key in HostKeys.model_fields}
+        if "known_hosts" not in self.hosts.model_fields_set:
+            keys["known_hosts"] = None  # the files that ssh reads
+        for override in matching_overrides((*self.names_of(node), node), self.hosts.overrides):
+            given = {key: getattr(override, key) for key in override.model_fields_set if key in keys}
+            if override.own_service is not None:
+                given["service"] = merge_service(keys["service"], override.own_service, usual)
+            keys |= given
+        return keys
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -198,16 +198,6 @@ def address_of(member: str, nodes: Mapping[str, str]) -> str:
     return nodes.get(member) or nodes.get(host) or address(host)
 
 
-def names_of(member: str, nodes: Mapping[str, str]) -> tuple[str, ...]:
-    """Names by which `hosts.overrides` and `hosts.nodes` may mean a member, beside its full one.
-
-    The host behind its `@`; and, where that is an address, the host that `hosts.nodes` has for it.
-    """
-    host = host_of(member)
-    known = tuple(name for name, place in nodes.items() if place == host and "@" not in name)
-    return tuple(dict.fromkeys((*known, host)))
-
-
 MemberOrHost = Annotated[str, AfterValidator(with_host)]
 
 
@@ -275,8 +265,10 @@ class RiakClusterSpec(ClusterKeys):
         return words_of(node, self.riak, [over.riak for over in found if over.riak is not None])
 
     def names_of(self, node: str) -> tuple[str, ...]:
-        """Other names by which overrides may mean a node."""
-        return names_of(node, self.hosts.nodes)
+        """The host behind its `@`; and, where that is an address, the host that `hosts.nodes` has for it."""
+        host = host_of(node)
+        known = (name for name, place in self.hosts.nodes.items() if place == host and "@" not in name)
+        return tuple(dict.fromkeys((*known, host)))
 
     def address_of(self, node: str) -> str | None:
         """The address of a node's machine, without overrides."""
