@@ -105,6 +105,7 @@ _TITLES: Final = {
 
 _PLURALS: Final = {"mapping": "mappings", "URL": "URLs"}
 _AFTER_ELASTICSEARCH: Final = (SchemaOf.RIAK_CLUSTER, SchemaOf.RIAK_PLAYBOOK, SchemaOf.HOSTS)
+_WHOLE: Final = "[The file with every key]({}) is printed by `orchestrate explain {}`.\n"
 _AS_ABOVE: Final = "Sections that are not shown here are as above, for Elasticsearch.\n"
 
 
@@ -115,6 +116,7 @@ def page() -> str:
     for which in SchemaOf:
         parts.append(f"## {_TITLES[which]}\n")
         parts += [_AS_ABOVE] if which in _AFTER_ELASTICSEARCH else []
+        parts += [_WHOLE.format(name, name[:-4]) for name, one in ANNOTATED.items() if one is which]
         schema = json_schema(which)
         places: dict[type[Spec], list[str]] = {}
         shapes: dict[type[Spec], dict[str, Any]] = {}
