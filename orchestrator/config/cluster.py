@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from orchestrator.config.cluster_parts import ClusterKeys
 from orchestrator.config.faults import Faults, validate
-from orchestrator.config.hosts import AUTO, HostsKeys, NamedHostsSpec, SudoSpec
+from orchestrator.config.hosts import AUTO, FileKeys, NamedHostsSpec, SudoSpec
 from orchestrator.config.kinds import files_of
 from orchestrator.config.reaching import TlsSpec
 from orchestrator.config.riak import RiakClusterSpec, RiakWords
@@ -34,7 +34,7 @@ _NO_CLUSTER: Final = "not for `kind: hosts`: there is no cluster to reach"
 _NO_RESTART: Final = "not for `kind: hosts`, which nothing restarts"
 
 
-class HostsFileSpec(HostsKeys):
+class HostsFileSpec(FileKeys):
     """The cluster file of hosts without a cluster, for `tune`, `diagnose` and `validate`."""
 
     NODE: ClassVar[str] = "host of the file"
@@ -303,7 +303,7 @@ def _check_machines(file: HostsFile, spec: HostsFileSpec) -> None:
     faults.raise_any()
 
 
-def _check_services(spec: HostsKeys, document: Document) -> None:
+def _check_services(spec: FileKeys, document: Document) -> None:
     """Check each override alone against the general settings, for any node that it may match."""
     faults = Faults(document)
     usual = spec.usual_service()

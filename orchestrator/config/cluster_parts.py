@@ -17,7 +17,7 @@ from orchestrator.config.around import (
     NotifyTargets,
     SilenceSpec,
 )
-from orchestrator.config.hosts import HostsKeys, HostsSpec
+from orchestrator.config.hosts import FileKeys, HostsSpec
 from orchestrator.config.reaching import Endpoint, ExpectSpec, TlsSpec, each_once
 from orchestrator.config.spec import HOSTS, NOT_EMPTY, Name, Unset
 from orchestrator.model.policy import Kind
@@ -52,7 +52,7 @@ def known_kind(value: object) -> object:
     raise PydanticCustomError("enum", "no kind of cluster file", {"expected": ", ".join(kinds)})
 
 
-class ClusterKeys(HostsKeys):
+class ClusterKeys(FileKeys):
     """The keys that the files of all clusters have."""
 
     MERGES: ClassVar[bool] = False  # whether its indices have segments that can be merged

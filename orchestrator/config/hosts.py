@@ -186,7 +186,7 @@ class NamedHostsSpec(ReachedHostsSpec):
     )
 
 
-class HostsKeys(Spec):
+class FileKeys(Spec):
     """What every cluster file has, and what its kind knows of its nodes before anything is read."""
 
     FILE: ClassVar[str] = "cluster file"
