@@ -187,7 +187,7 @@ class NamedHostsSpec(ReachedHostsSpec):
 
 
 class FileKeys(Spec):
-    """What every cluster file has, and what its kind knows of its nodes before anything is read."""
+    """What every cluster file has, and what is known of its nodes by their kind before anything is read."""
 
     FILE: ClassVar[str] = "cluster file"
     NODE: ClassVar[str] = "node of the cluster"  # what the file calls a node, for messages
