@@ -62,3 +62,16 @@ def listed(names: Collection[str], limit: int = 8) -> str:
     shown = list(names)[:limit]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def setting(value: object) -> str:
+    """A setting's value, or `not set`."""
+    match value:
+        case None:
+            return "not set"
+        case str():
+            return value or '""'
+        case list() | tuple():
+            return f"[{', '.join(map(str, value))}]"
+        case _:
+            return str(value)

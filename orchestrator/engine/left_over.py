@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine import changes
 from orchestrator.engine.predicates import by_same_reason
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import Purpose
+from orchestrator.formats import counted, setting
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import SettingValue
 from orchestrator.next_command import next_command
 
 
@@ -47,16 +45,6 @@ def left_over(state: RunState, *, running: Collection[NodeName] = ()) -> tuple[L
     """
     if state.process.deposed is not None:
         return ()
-    debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.RESTORE)]
-    settings = [
-        LeftOver(name=d.key, one=f"{{}} ({d.level.value}) = {_value(d.wanted)}, found {_value(d.found)}")
-        for d in debts
-    ]
-    exclusions = [
-        LeftOver(name=name, one="voting exclusion of {}") for name in sorted(state.unrestored.excluded)
-    ]
-    added = state.unrestored.replicas.values()
-    replicas = [LeftOver(name=r.index, one=f"replicas of {{}} = {r.wanted}, found {r.found}") for r in added]
     nodes = [
         _started(node.name)
         if node.name in running
@@ -67,7 +55,31 @@ def left_over(state: RunState, *, running: Collection[NodeName] = ()) -> tuple[L
         )
         for node in state.nodes_in(*GOING_UP_OR_DOWN)
     ]
-    return (*settings, *exclusions, *replicas, *nodes, *_unserved(state))
+    return (*changes_left(state), *nodes, *_unserved(state))
+
+
+def changes_left(state: RunState) -> tuple[LeftOver, ...]:
+    """The changes of settings, replicas and voters that the run has not restored yet."""
+    left = [
+        LeftOver(
+            name=change.key,
+            one=f"setting {{}} ({level.value}): set to {setting(change.wanted)} by the run; "
+            f"was {setting(change.found)} before",
+        )
+        for (level, _), change in state.unrestored.in_order
+    ]
+    left += [
+        LeftOver(
+            name=one.index,
+            one=f"index {{}}: set to {counted(one.wanted, 'replica')} by the run; had {one.found} before",
+        )
+        for one in state.unrestored.replicas.values()
+    ]
+    if state.unrestored.excluded:
+        left.append(
+            LeftOver(name=", ".join(sorted(state.unrestored.excluded)), one="excluded from voting: {}")
+        )
+    return tuple(left)
 
 
 def recorded(state: RunState, left: Iterable[str]) -> tuple[LeftOver, ...]:
@@ -104,7 +116,3 @@ def by_hand(state: RunState) -> str:
 def _of_cluster(state: RunState, *more: str) -> str:
     cluster = state.begun.cluster_file or "NAME"
     return next_command("restore", "--cluster", cluster, *more, state=state.process.state)
-
-
-def _value(value: SettingValue | None) -> str:
-    return "not set" if value is None else str(value)

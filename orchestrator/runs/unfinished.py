@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from orchestrator.config.gates import secrets_of
-from orchestrator.engine.left_over import LeftOver, grouped
+from orchestrator.engine.left_over import LeftOver, changes_left, grouped
 from orchestrator.engine.state import RunState
 from orchestrator.errors import (
     ConfigError,
@@ -45,7 +45,6 @@ from orchestrator.runs.without_master import bring_master_back, nodes_to_start
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.lease import LeaseGarbled, LeaseRefused, LeaseUnreachable
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
-from orchestrator.view.progress import unrestored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +172,7 @@ def _left(verb: str, past: PastRun, refused: LeaseRefused) -> NotRestored | None
     nodes = dict.fromkeys(refused.started, "started over SSH, not seen in the cluster")
     nodes |= dict.fromkeys(refused.down, "down")
     down = [LeftOver(name=n, one=f"node {{}}: {s}", many=f"nodes {{}}: {s}") for n, s in nodes.items()]
-    left = [*unrestored(past.state), *down]
+    left = [*changes_left(past.state), *down]
     if not left:
         return None
     again = past.state.command(verb)

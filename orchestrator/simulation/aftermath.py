@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orchestrator.formats import setting
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, ServiceState, SettingValue
 from orchestrator.model.riak import holder
@@ -39,7 +40,7 @@ def aftermath(world: World, before: Settings) -> Aftermath:
     """Compare the cluster with its settings before the run; changes by others are listed apart."""
     after = settings(world)
     changed = {
-        (level, key): f"{key}: was {_said(before.get((level, key)))}, is {_said(after.get((level, key)))}"
+        (level, key): f"{key}: was {setting(before.get((level, key)))}, is {setting(after.get((level, key)))}"
         for level, key in sorted({*before, *after}, key=lambda each: (each[1], each[0].value))
         if after.get((level, key)) not in (before.get((level, key)), _in_its_place(world, key, before, level))
     }
@@ -72,7 +73,3 @@ def _may_be(
             return True  # the node is down, or restarted since: no limit in memory, or that of its files
         return isinstance(now, str) and int(now) in world.may_be(name, int(found))
     return now in world.may_stand(level, key, found)
-
-
-def _said(value: SettingValue | None) -> str:
-    return "not set" if value is None else value if isinstance(value, str) else ", ".join(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.engine.left_over import LeftOver
+from orchestrator.engine.left_over import LeftOver, changes_left
 from orchestrator.engine.limits import nearest
 from orchestrator.engine.progress import MAY_BE_DOWN, Mark, NodeProgress
 from orchestrator.engine.situation import Decision
@@ -19,7 +19,7 @@ from orchestrator.model.reading import Instant, Unknown
 from orchestrator.untrusted import one_line
 from orchestrator.view.host_words import AccessLost, Silent, access_lost, silences
 from orchestrator.view.phrases import awaited
-from orchestrator.view.text import counted, duration, listed, setting
+from orchestrator.view.text import counted, duration, listed
 
 _LONGEST = 200
 """Characters of what a wait is for: what a cluster or a host said may be in it."""
@@ -163,25 +163,6 @@ def merges_in_words(state: RunState) -> str:
     return "; ".join(parts)
 
 
-def unrestored(state: RunState) -> tuple[LeftOver, ...]:
-    """The changes of settings, replicas and voters that the run has not restored yet."""
-    left = [
-        LeftOver(
-            name=change.key,
-            one=f"setting {{}} ({level.value}): "
-            f"{setting(change.found)} was found, {setting(change.wanted)} was set",
-        )
-        for (level, _), change in state.unrestored.in_order
-    ]
-    left += [
-        LeftOver(name=one.index, one=f"index {{}}: {counted(one.found, 'replica')} found, {one.wanted} set")
-        for one in state.unrestored.replicas.values()
-    ]
-    if state.unrestored.excluded:
-        left.append(LeftOver(name=listed(sorted(state.unrestored.excluded)), one="excluded from voting: {}"))
-    return tuple(left)
-
-
 def not_restored(state: RunState) -> tuple[LeftOver, ...]:
     """What the run has not restored yet, including nodes that it may have left down."""
     down = [
@@ -189,7 +170,7 @@ def not_restored(state: RunState) -> tuple[LeftOver, ...]:
         for node in state.nodes.values()
         if node.phase in MAY_BE_DOWN
     ]
-    return (*unrestored(state), *down)
+    return (*changes_left(state), *down)
 
 
 def _phase(node: NodeProgress) -> str:

@@ -10,8 +10,7 @@ from typing import Final, TextIO
 
 from rich.cells import cell_len
 
-from orchestrator.formats import clock_time, counted, duration, listed, size, stamp, stamp_seconds
-from orchestrator.model.observation import SettingValue
+from orchestrator.formats import clock_time, counted, duration, listed, setting, size, stamp, stamp_seconds
 from orchestrator.next_command import shell_lines
 from orchestrator.untrusted import visible
 from orchestrator.view.signs import in_encoding
@@ -55,17 +54,6 @@ def day_and_minute(at: float, zone: tzinfo | None = None) -> str:
 def zone_name(at: float, zone: tzinfo | None = None) -> str:
     """The name of that zone then: `CET`."""
     return datetime.fromtimestamp(at, zone).astimezone(zone).tzname() or ""
-
-
-def setting(value: SettingValue | None) -> str:
-    """A setting's value, or `not set`."""
-    match value:
-        case None:
-            return "not set"
-        case str():
-            return value or '""'
-        case _:
-            return f"[{', '.join(value)}]"
 
 
 def printed(lines: Iterable[str], stream: TextIO) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, TypeAlias
 
-from orchestrator.formats import stamp
+from orchestrator.formats import setting, stamp
 from orchestrator.holds import HoldPeriod, Holds
 from orchestrator.steps import TURN
 
@@ -461,17 +461,10 @@ def _detail(action: Record) -> str:
         return str(step.get("run", ""))
     if "changes" in action and "tunable" not in action:
         changes = ((one["key"], one.get("wanted")) for one in action["changes"])
-        return ", ".join(f"{key} = {shown(value)}" for key, value in changes)
+        return ", ".join(f"{key} = {setting(value)}" for key, value in changes)
     if isinstance(action.get("wanted"), Mapping):
-        return ", ".join(f"{key} = {shown(value)}" for key, value in action["wanted"].items())
+        return ", ".join(f"{key} = {setting(value)}" for key, value in action["wanted"].items())
     if "found" in action:
         of = f"{action['tunable']}: " if "tunable" in action else ""
-        return f"{of}{shown(action['found'])} → {shown(action['wanted'])}"
+        return f"{of}{setting(action['found'])} → {setting(action['wanted'])}"
     return ""
-
-
-def shown(value: Any) -> str:
-    """A setting's value for people."""
-    if value is None:
-        return "not set"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

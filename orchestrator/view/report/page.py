@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from orchestrator.formats import counted, duration, listed, size
+from orchestrator.formats import counted, duration, listed, setting, size
 from orchestrator.holds import GATES_OPEN, public_in_words
 from orchestrator.steps import TURN, step_of_node, step_of_run
 from orchestrator.view.report import charts
-from orchestrator.view.report.facts import SLOW, Facts, seconds_of, shown
+from orchestrator.view.report.facts import SLOW, Facts, seconds_of
 
 OUTCOMES: Final[Mapping[str | None, tuple[str, str]]] = {
     "done": ("good", "done"),
@@ -99,7 +99,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(
-        duration=duration, size=size, shown=shown, listed=listed, hold_in_words=public_in_words
+        duration=duration, size=size, setting=setting, listed=listed, hold_in_words=public_in_words
     )
     found.filters.update(step_of_node=step_of_node, step_of_run=step_of_run)
     found.globals.update(counted=counted, seconds_of=seconds_of, outcomes=OUTCOMES, most=_LISTED)

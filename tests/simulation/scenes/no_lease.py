@@ -42,8 +42,9 @@ DOWN: Final = (
 DIED: Final[tuple[Step, ...]] = (20.0, mishaps.NodeDies(node=ES1), 20.0)
 BOTH_DIED: Final[tuple[Step, ...]] = (20.0, mishaps.NodeDies(node=ES1), mishaps.NodeDies(node=ES3), 20.0)
 LINE: Final = "https://es1:9200 refused user ops (401; secret from env:ES_PASSWORD)"
+UNSET: Final = "set to primaries by the run; was not set before"
 LEFT: Final = (
-    f"{LINE}\n  NOT RESTORED: setting {ALLOCATION} (persistent): not set was found, primaries was set\n",
+    f"{LINE}\n  NOT RESTORED: setting {ALLOCATION} (persistent): {UNSET}\n",
     "\n  NOT RESTORED: node es2: started over SSH, not seen in the cluster\n",
 )
 REFUSED: Final[tuple[Step, ...]] = (100.0, CredentialsRefused(seconds=3000.0))

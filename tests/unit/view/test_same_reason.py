@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.left_over import LeftOver, grouped, recorded, texts
+from orchestrator.engine.left_over import LeftOver, grouped, left_over, recorded, texts
 from orchestrator.model.action import ProbeSettings, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Event, Record
@@ -18,10 +18,12 @@ from orchestrator.model.work_event import InstallEnded, StartFailed, TuningMisse
 from orchestrator.view.checks import Check, together
 from orchestrator.view.feed import said_once
 from orchestrator.view.host_words import start_failures
+from orchestrator.view.progress import not_restored
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.tuning import by_reason_lines, state_rows
 from orchestrator.view.words import sentence
 from tests.unit.view import samples
+from tests.unit.view.moments import moments
 
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in (1, 2, 3))
 NODES = (ES1, ES2, ES3)
@@ -88,12 +90,12 @@ def test_starts_that_failed_alike_are_one_reason(subtests: pytest.Subtests) -> N
 
 def test_what_is_not_restored_is_grouped(subtests: pytest.Subtests) -> None:
     def setting(name: str, level: str) -> LeftOver:
-        return LeftOver(name=name, one=f"setting {{}} ({level}): 2 was found, {{}} was set")
+        return LeftOver(name=name, one=f"setting {{}} ({level}): set to {{}} by the run; was 2 before")
 
     def node(name: str, why: str) -> LeftOver:
         return LeftOver(name=name, one=f"node {{}}: {why}", many=f"nodes {{}}: {why}")
 
-    found, silent = "2 was found, {} was set", "down (ssh to es1: timed out)"
+    found, silent = "set to {} by the run; was 2 before", "down (ssh to es1: timed out)"
     for left, lines in [
         (
             [node("es1", "down"), node("es2", "down"), node("es3", "stopping")],
@@ -166,3 +168,14 @@ def test_hosts_with_the_same_tuning_have_their_rows_once() -> None:
     rows = state_rows({ES1: same, ES2: same, ES3: HostTuning(states=()), **away})
     assert [row[0] for row in rows] == ["es1, es2", "es4, es5"]
     assert by_reason_lines([(ES1, "a"), (ES2, "b"), (ES3, "a")]) == ["es1, es3: a", "es2: b"]
+
+
+def test_a_journal_and_a_view_say_the_same_of_a_setting() -> None:
+    """The journal's text at the end of a run is the one that `status` has while it is killed."""
+    state = moments(3)["down"].state
+    journal, view = texts(left_over(state)), texts(not_restored(state))
+    settings = [text for text in view if text.startswith("setting ")]
+    assert len(settings) == len(state.unrestored.settings) > 1
+    assert set(settings) <= set(journal)
+    name, was = "cluster.routing.allocation.enable", "set to primaries by the run; was not set before"
+    assert f"setting {name} (persistent): {was}" in settings
