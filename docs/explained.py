@@ -36,7 +36,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.next_command import AFTER
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
-from orchestrator.view.phrases import OUTCOMES, PHASES, awaited
+from orchestrator.view.phrases import PHASES, awaited
 
 NODE_PHASES: Final[Mapping[NodePhase, str]] = {
     NodePhase.PENDING: "Its turn has not begun.",
@@ -328,7 +328,7 @@ def _exit_codes() -> Iterator[Entry]:
         outcomes = tuple(outcome.value for outcome in Outcome if outcome.exit_code is code)
         facts = (("outcome", ", ".join(outcomes) or "refused"), ("what to do", then))
         names = (f"{code.value}", code.name, *outcomes)
-        said = tuple(words for outcome, words in OUTCOMES.items() if outcome.exit_code is code)
+        said = tuple(outcome.words for outcome in Outcome if outcome.exit_code is code)
         kind = f"exit code, {code.name}"
         yield Entry(names=names, kind=kind, text=(meaning,), facts=facts, messages=said)
 

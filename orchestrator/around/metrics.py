@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from orchestrator import names
 from orchestrator.around.story import PublicEvent, not_notified
 from orchestrator.around.ways import RunContext
 from orchestrator.around.worker import Worker
@@ -25,9 +26,7 @@ BEAT_SECONDS: Final = 15.0
 _PAUSE_SECONDS: Final = 1.0
 """And at most so often."""
 
-OUTCOMES: Final = (
-    *("running", "done", "held", "failed", "interrupted", "paused", "not_restored", "restored", "deposed"),
-)
+OUTCOMES: Final = ("running", *names.OUTCOMES)
 NODE_PHASES: Final = (
     *("pending", "stopping", "stopped", "starting", "rejoined", "recovered", "failed", "skipped"),
 )

@@ -14,6 +14,7 @@ from typing import Final
 from orchestrator.elasticsearch.calls import HttpRequest
 from orchestrator.elasticsearch.eras import COMPONENT_TEMPLATE, ERAS, LEGACY_TEMPLATE, Era, spelled
 from orchestrator.errors import NotInThisVersion
+from orchestrator.names import PRODUCTS
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 ELASTICSEARCH: Final = "elasticsearch"
@@ -90,10 +91,7 @@ class ServerVersion:
     version: str
 
     def __str__(self) -> str:
-        return f"{_PRODUCTS.get(self.distribution, self.distribution)} {self.version}"
-
-
-_PRODUCTS: Final = {ELASTICSEARCH: "Elasticsearch", OPENSEARCH: "OpenSearch"}
+        return f"{PRODUCTS.get(self.distribution, self.distribution)} {self.version}"
 
 
 def parse_version(text: str) -> tuple[int, int, int]:

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from orchestrator.errors import ExitCode
 from orchestrator.model.reading import Instant
+from orchestrator.names import OUTCOMES
 
 
 class Phase(Enum):
@@ -66,6 +67,11 @@ class Outcome(Enum):
         outcome = object.__new__(cls)
         outcome._value_, outcome.exit_code = value, exit_code
         return outcome
+
+    @property
+    def words(self) -> str:
+        """It for people."""
+        return OUTCOMES[self.value]
 
     @classmethod
     def of(cls, code: ExitCode) -> Outcome:

@@ -33,6 +33,7 @@ from orchestrator.hosts.find_service import FoundService, NotAsked, find_service
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.names import PRODUCTS
 from orchestrator.ports import Clock
 from orchestrator.redact import Redactor
 from orchestrator.runs.from_file import Files
@@ -222,7 +223,6 @@ def _in_turn(view: ClusterView, attribute: str | None) -> Iterator[Node]:
     return (node for node in rounds if node is not None)
 
 
-PRODUCTS: Final = {OPENSEARCH: "OpenSearch"}
 _MOST_REMARKS: Final = 5
 """Reasons that are given one by one."""
 _GLOB: Final = frozenset("*?[")
@@ -230,7 +230,7 @@ _GLOB: Final = frozenset("*?[")
 
 def product(found: Found) -> str:
     """Product and version, for people."""
-    return f"{PRODUCTS.get(found.view.distribution, 'Elasticsearch')} {found.view.version}"
+    return f"{PRODUCTS.get(found.view.distribution, PRODUCTS['elasticsearch'])} {found.view.version}"
 
 
 def with_cluster(draft: Draft, found: Found) -> Draft:

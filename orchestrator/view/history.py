@@ -21,7 +21,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import IndexMerged
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.left_behind import unrestored_in_words
-from orchestrator.view.phrases import OUTCOMES, prediction_object
+from orchestrator.view.phrases import prediction_object
 from orchestrator.view.signs import sign
 from orchestrator.view.text import (
     counted,
@@ -158,7 +158,7 @@ def _before_its_restore(records: Sequence[Record], ended: RunFinished | None) ->
         return ""
     last = last_of_run(records[: restores[-1]]).event
     before = last.outcome if isinstance(last, RunFinished) else None
-    return "killed" if before is None else "" if before is Outcome.RESTORED else OUTCOMES[before]
+    return "killed" if before is None else "" if before is Outcome.RESTORED else before.words
 
 
 def history_object(runs: Sequence[RunInHistory]) -> list[dict[str, object]]:
@@ -269,7 +269,7 @@ def outcome_in_words(one: RunInHistory) -> str:
         return f"NOT RESTORED: {one.left}"
     if one.outcome is None:
         return "killed, nothing to restore"
-    return f"{one.first}, then {OUTCOMES[one.outcome]}" if one.first else OUTCOMES[one.outcome]
+    return f"{one.first}, then {one.outcome.words}" if one.first else one.outcome.words
 
 
 def _unknown(runs: Sequence[RunInHistory]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Phrases that sentences and pages share: outcomes, products, phases, waits, holds."""
+"""Phrases that sentences and pages share: products, phases, waits, holds."""
 
 from __future__ import annotations
 
@@ -16,31 +16,17 @@ from orchestrator.kinds import kind_of
 from orchestrator.model.action import Purpose
 from orchestrator.model.encoding import fields_of
 from orchestrator.model.event import Hold, RunStarted
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request, step_name
+from orchestrator.model.phase import NodePhase, Phase, Request, step_name
 from orchestrator.model.policy import Kind, Policy, Strategy
 from orchestrator.model.prediction import Prediction
+from orchestrator.names import PRODUCTS
 from orchestrator.untrusted import one_line
 from orchestrator.view.text import counted, duration, listed, nodes_of
-
-OUTCOMES: dict[Outcome, str] = {
-    Outcome.DONE: "done",
-    Outcome.HELD: "held",
-    Outcome.FAILED: "failed",
-    Outcome.INTERRUPTED: "interrupted",
-    Outcome.PAUSED: "paused",
-    Outcome.NOT_RESTORED: "NOT RESTORED",
-    Outcome.RESTORED: "restored",
-    Outcome.DEPOSED: "taken over by another process",
-}
-"""The outcome of a run, in words."""
 
 
 def product(distribution: str, kind: Kind) -> str:
     """The server's official name; for an unknown server the kind in the cluster file."""
-    return _PRODUCTS.get(distribution, kind.value)
-
-
-_PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch", "riak": "Riak"}
+    return PRODUCTS.get(distribution, kind.value)
 
 
 def work_of(policy: Policy) -> str:

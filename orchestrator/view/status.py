@@ -32,7 +32,7 @@ from orchestrator.view.host_words import start_failures
 from orchestrator.view.left_behind import unrestored_in_words
 from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.panel import inside
-from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
+from orchestrator.view.phrases import hold_object, hold_sentence
 from orchestrator.view.progress import (
     merges_in_words,
     not_restored,
@@ -177,7 +177,7 @@ _INDENT = "  "
 
 def _stopped(state: RunState, records: Sequence[Record], now: Instant, reader: Reader) -> list[str]:
     """A run that no process continues: how far it came, and where it was."""
-    rows = [("Ended", OUTCOMES[state.outcome])] if state.outcome is not None else []
+    rows = [("Ended", state.outcome.words)] if state.outcome is not None else []
     if state.nodes and state.begun.repairs is None:
         rows.append(("Restarted", restarted_in_words(state)))
     if merges := merges_in_words(state):

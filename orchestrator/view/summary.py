@@ -48,7 +48,7 @@ from orchestrator.view.merge_summary import (
     recovery_object,
     recovery_rows,
 )
-from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence, prediction_object
+from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object
 from orchestrator.view.progress import not_restored
 from orchestrator.view.signs import sign
 from orchestrator.view.text import counted, duration, hung, listed
@@ -389,7 +389,7 @@ def _ending(end: Summary) -> str:
 
 
 _ENDINGS: Final = {
-    **OUTCOMES,
+    **{one: one.words for one in Outcome},
     Outcome.FAILED: "it stood down",
     Outcome.NOT_RESTORED: "ended NOT RESTORED",
     Outcome.DEPOSED: "another process took over",

@@ -18,7 +18,6 @@ from orchestrator.steps import step_of_node, step_of_run
 from orchestrator.untrusted import one_line
 from orchestrator.view.host_words import host_sentence
 from orchestrator.view.phrases import (
-    OUTCOMES,
     PURPOSES,
     hold_sentence,
     nodes_in_words,
@@ -163,7 +162,7 @@ def _resumed(event: ev.RunResumed) -> str:
 
 def _finished(event: ev.RunFinished) -> str:
     said = f": {one_line(event.message, _BRIEF)}" if event.message else ""
-    ending = f"run ended after {duration(event.seconds)}: {OUTCOMES[event.outcome]}"
+    ending = f"run ended after {duration(event.seconds)}: {event.outcome.words}"
     return f"{ending} (code {event.exit_code}){said}"
 
 
@@ -172,7 +171,7 @@ def _stood_down(event: ev.StoodDown) -> str:
         what = f"NOT RESTORED: {one_line('; '.join(event.left), 1000)}"
         return f"stood down, {what}"
     what = "all settings are restored" if event.outcome is Outcome.FAILED else "everything is restored"
-    return f"stood down ({OUTCOMES[event.outcome]}): {what}"
+    return f"stood down ({event.outcome.words}): {what}"
 
 
 def _lease(event: ev.LeaseEvent) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from orchestrator.formats import setting, stamp
 from orchestrator.holds import HoldPeriod, Holds
+from orchestrator.names import PRODUCTS
 from orchestrator.steps import TURN
 
 Record: TypeAlias = Mapping[str, Any]
@@ -23,7 +24,6 @@ SLOW: Final = 1.5
 """A node is named as slow if it took so many times as long as the median of all, and as predicted."""
 _SLOW_SECONDS: Final = 10.0
 """And so much longer: a second more of a fast node is nothing to look at."""
-_PRODUCTS: Final = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch", "riak": "Riak"}
 _TIMES: Final = frozenset({"at", "began", "ended"})
 REPORTED: Final = frozenset(
     {
@@ -357,7 +357,7 @@ class _Story:
         self._name_the_slow(list(node_seconds.values()))
         likely = [node["predicted_seconds"] for node in self.nodes.values() if node["predicted_seconds"]]
         forecast = begun.get("forecast")
-        product = _PRODUCTS.get(begun.get("distribution") or "") or _PRODUCTS.get(policy.get("kind"), "")
+        product = PRODUCTS.get(begun.get("distribution") or "") or PRODUCTS.get(policy.get("kind"), "")
         order = {name: at for at, name in enumerate(n for wave in self.waves for n in wave["nodes"])}
         nodes = sorted(self.nodes.values(), key=lambda node: order.get(node["node"], len(order)))
         return {

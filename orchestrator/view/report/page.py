@@ -13,22 +13,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from orchestrator.formats import counted, duration, listed, setting, size
 from orchestrator.holds import GATES_OPEN, public_in_words
+from orchestrator.names import OUTCOMES
 from orchestrator.steps import TURN, step_of_node, step_of_run
 from orchestrator.view.report import charts
 from orchestrator.view.report.facts import SLOW, Facts, seconds_of
 
-OUTCOMES: Final[Mapping[str | None, tuple[str, str]]] = {
-    "done": ("good", "done"),
-    "restored": ("good", "restored"),
-    "paused": ("fair", "paused"),
-    "held": ("fair", "held"),
-    "interrupted": ("fair", "interrupted"),
-    "failed": ("bad", "failed"),
-    "not_restored": ("bad", "not restored"),
-    "deposed": ("fair", "taken over"),
-    None: ("fair", "no end recorded"),
-}
-"""Outcome of a run or an attempt to its tone and its word."""
+_TONES: Final = {"done": "good", "restored": "good", "failed": "bad", "not_restored": "bad"}
+"""Public name of an outcome to its tone; that of every other one is `fair`."""
 _LISTED: Final = 200
 """Lines of one list on the page; the JSON has all of them."""
 
@@ -102,8 +93,15 @@ def _templates() -> Environment:
         duration=duration, size=size, setting=setting, listed=listed, hold_in_words=public_in_words
     )
     found.filters.update(step_of_node=step_of_node, step_of_run=step_of_run)
-    found.globals.update(counted=counted, seconds_of=seconds_of, outcomes=OUTCOMES, most=_LISTED)
+    found.globals.update(counted=counted, seconds_of=seconds_of, ending=_ending, most=_LISTED)
     return found
+
+
+def _ending(outcome: str | None) -> tuple[str, str]:
+    """The tone and the words of an outcome; one that this version does not have is its own name."""
+    if outcome is None:
+        return "fair", "no end recorded"
+    return _TONES.get(outcome, "fair"), OUTCOMES.get(outcome, outcome)
 
 
 def _clock(zone: tzinfo | None, when: float | str, form: str = "%Y-%m-%d %H:%M:%S") -> str:

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from orchestrator.model.encoding import encode_event
+from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor, cleaned
 from orchestrator.view.report.charts import Axis, timeline
 from orchestrator.view.report.facts import as_json, facts_of, rows_of
@@ -286,7 +287,14 @@ def test_past_runs_are_linked_and_have_their_version() -> None:
     assert "run-2: 30s a node, 9.2.0" in page
     assert "no end recorded" in page
     killed = history_page([{**untimed, "not_restored": "5 settings, es2"}], {}, UTC)
-    assert "not restored: 5 settings, es2" in killed
+    assert "NOT RESTORED: 5 settings, es2" in killed
+
+
+def test_a_page_has_the_words_of_the_terminal_for_every_end() -> None:
+    runs = [{**PAST, "run": f"run-{outcome.value}", "outcome": outcome.value} for outcome in Outcome]
+    page = history_page([*runs, {**PAST, "run": "run-x", "outcome": "of_a_later_version"}], {}, UTC)
+    assert [outcome.words for outcome in Outcome if f">{outcome.words}</td>" not in page] == []
+    assert ">of_a_later_version</td>" in page
 
 
 def test_a_page_of_three_hundred_nodes_names_the_slow_ones() -> None:

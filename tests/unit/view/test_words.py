@@ -25,11 +25,11 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import BOOT, TunableState, Verdict
 from orchestrator.model.work_event import TuningApplied
+from orchestrator.names import OUTCOMES
 from orchestrator.tuning.boot import NOT_SET, SET_BY_US
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.above import sign_of
 from orchestrator.view.feed import Feed
-from orchestrator.view.phrases import OUTCOMES
 from orchestrator.view.signs import IN_ASCII, SIGNS
 from orchestrator.view.text import duration, listed, setting, size, stamp, stamp_seconds
 from orchestrator.view.words import action_sentence, sentence
@@ -52,7 +52,7 @@ def test_every_event_and_action_has_a_plain_line(subtests: pytest.Subtests, gold
             assert not sign_of(one) or sign_of(one) in SIGNS
     lines = [f"{stamp_seconds(record.at)} {sentence(record.event)}" for record in samples.records(examples)]
     golden("lines.txt", "\n".join(lines) + "\n")
-    assert set(OUTCOMES) == set(Outcome)
+    assert list(OUTCOMES) == [outcome.value for outcome in Outcome]
 
 
 def test_output_of_a_command_cannot_drive_the_terminal() -> None:
