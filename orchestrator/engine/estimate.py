@@ -138,6 +138,24 @@ def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
     return times
 
 
+def cut_turns(records: Sequence[Record]) -> dict[NodeName, Seconds]:
+    """Seconds from stop to recovered of each node whose turn needed several attempts, with the time between.
+
+    That is how long the node took for its users. It says nothing of a turn that one process does.
+    """
+    times, stopped = dict[NodeName, Seconds](), dict[NodeName, Instant]()
+    for record in records:
+        match record.event:
+            case ActionSent(action=StopNode(node=node)):
+                stopped[node] = record.at
+            case NodeRecovered(node=node) if node in stopped:
+                times[node] = record.at - stopped.pop(node)
+            case _:
+                pass
+    whole = whole_turns(record.event for record in records)
+    return {node: seconds for node, seconds in times.items() if node not in whole}
+
+
 def times_of(records: Sequence[Record]) -> PastTimes:
     """What one run took, by its journal. Waves that overlap, or were cut in two, tell only their turns.
 

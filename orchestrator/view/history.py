@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from statistics import median
 from typing import Final
 
 from rich.cells import cell_len
 
-from orchestrator.engine.estimate import last_of_run, seconds_of, whole_turns
+from orchestrator.engine.estimate import cut_turns, last_of_run, seconds_of, whole_turns
 from orchestrator.engine.fold import replay
 from orchestrator.engine.waves import nodes_to_restart
 from orchestrator.model.cluster import NodeName
@@ -50,6 +50,8 @@ _INDENT = "  "
 
 _NOTABLE = 0.05
 """A change of less than a twentieth is no trend."""
+_ENOUGH: Final = 5
+"""Earlier runs like the last one that a trend needs: the times of fewer differ by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ class RunInHistory:
     restarted: int  # number of nodes that were restarted
     node_seconds: Mapping[NodeName, Seconds]  # from each node's stop to its recovery, if one process saw both
     reason: str
+    # the same of the other nodes, over several attempts and with the time between them
+    cut_seconds: Mapping[NodeName, Seconds] = field(default_factory=dict)
     merged: int = 0  # number of merged indices
     to_merge: int | None = None  # number of indices to merge; None for a restart only
     # for the whole run when it began; None for an older build's run, or with merges
@@ -136,6 +140,7 @@ def past_run(
         selected=len(begun.event.nodes),
         restarted=len({one.event.node for one in records if isinstance(one.event, NodeRecovered)}),
         node_seconds=whole_turns(one.event for one in records),
+        cut_seconds=cut_turns(records),
         reason=begun.event.policy.reason or "",
         target=begun.event.policy.upgrade.target if begun.event.policy.upgrade else None,
         reboot=begun.event.policy.reboot,
@@ -181,7 +186,8 @@ def history_object(runs: Sequence[RunInHistory]) -> list[dict[str, object]]:
             "nodes_selected": one.selected,
             "nodes_restarted": one.restarted,
             "seconds_a_node": None if one.a_node is None else round(one.a_node, 3),
-            "node_seconds": {name: round(seconds, 3) for name, seconds in one.node_seconds.items()},
+            "node_seconds": _rounded(one.node_seconds),
+            **({"node_seconds_over_attempts": _rounded(one.cut_seconds)} if one.cut_seconds else {}),
             "reason": one.reason,
             **({} if one.target is None else {"target_version": one.target}),
             **(
@@ -192,6 +198,10 @@ def history_object(runs: Sequence[RunInHistory]) -> list[dict[str, object]]:
         }
         for one in runs
     ]
+
+
+def _rounded(times: Mapping[NodeName, Seconds]) -> dict[NodeName, Seconds]:
+    return {name: round(seconds, 3) for name, seconds in times.items()}
 
 
 def history_text(
@@ -211,6 +221,7 @@ def history_text(
         own = [one for one in runs if one.cluster == cluster]
         times = f"{cluster}, times in {zone_name(own[-1].started, zone)}"
         parts = [times, "", *_runs(own, width, zone), "", *_unknown(own), *_per_node(own, width, zone)]
+        parts += [*wrapped(_OF_CUT, width), ""] if any(one.cut_seconds for one in _timed(own)) else []
         parts += [line for said in trend(own) for line in wrapped(said, width)]
         sections.append("\n".join(map(visible, parts)).rstrip())
     return "\n\n".join(sections) + "\n"
@@ -225,7 +236,7 @@ def _runs(runs: Sequence[RunInHistory], width: int | None, zone: tzinfo | None) 
             "VERSION": one.version,
             "STRATEGY": one.strategy,
             "NODES": f"{one.restarted}/{one.selected}",
-            "A NODE": duration(one.a_node) if one.a_node is not None else "-",
+            "A NODE": _a_node(one),
             "TOOK": duration(one.seconds),
             "PREDICTED": _predicted(one),
             "OUTCOME": outcome_in_words(one),
@@ -242,6 +253,24 @@ def _runs(runs: Sequence[RunInHistory], width: int | None, zone: tzinfo | None) 
     numbers = [place for place, name in enumerate(shown) if name in _NUMBERS]
     cells = [[row[name] for name in shown] for row in rows]
     return table(shown, cells, numbers=numbers, width=width)
+
+
+def _a_node(one: RunInHistory) -> str:
+    """The median; of several attempts at every node that with the time between them."""
+    if one.a_node is None and one.cut_seconds:
+        return f"{duration(median(one.cut_seconds.values()))}{_CUT}"
+    return "-" if one.a_node is None else duration(one.a_node)
+
+
+def _of_node(one: RunInHistory, name: NodeName) -> str:
+    """How long a node took in a run."""
+    if name in one.cut_seconds:
+        return f"{duration(one.cut_seconds[name])}{_CUT}"
+    return duration(one.node_seconds[name]) if name in one.node_seconds else "-"
+
+
+_CUT: Final = "*"
+_OF_CUT: Final = f"{_CUT} over several attempts, with the time between them; not part of any median or trend"
 
 
 _NUMBERS: Final = frozenset({"NODES", "A NODE", "TOOK", "PREDICTED"})
@@ -299,10 +328,15 @@ def _merges(one: RunInHistory) -> str:
     return f"{one.merged} of {counted(one.to_merge, 'index', 'indices')} merged"
 
 
+def _timed(runs: Sequence[RunInHistory]) -> Sequence[RunInHistory]:
+    """The last runs that timed a node."""
+    return [one for one in runs if one.node_seconds or one.cut_seconds][-_COLUMNS:]
+
+
 def _per_node(runs: Sequence[RunInHistory], width: int | None, zone: tzinfo | None) -> list[str]:
     """Each node's time in the last runs, the latest to the right. Many nodes are signs, run by run."""
-    last = [one for one in runs if one.node_seconds][-_COLUMNS:]
-    names = sorted({name for one in last for name in one.node_seconds})
+    last = _timed(runs)
+    names = sorted({name for one in last for name in (*one.node_seconds, *one.cut_seconds)})
     if len(names) > _MOST_NODES:
         return [*_signs(last, names, width), ""]
     if not names:
@@ -315,13 +349,7 @@ def _per_node(runs: Sequence[RunInHistory], width: int | None, zone: tzinfo | No
         width is not None and len(days) > 1 and max(map(len, names)) + sum(len(d) + 2 for d in days) > width
     ):
         last, days = last[1:], days[1:]
-    rows = [
-        (
-            name,
-            *(duration(one.node_seconds[name]) if name in one.node_seconds else "-" for one in last),
-        )
-        for name in names
-    ]
+    rows = [(name, *(_of_node(one, name) for one in last)) for name in names]
     head = ("NODE", *days)
     return [*table(head, rows, numbers=range(1, len(head))), ""]
 
@@ -353,23 +381,22 @@ def trend(runs: Sequence[RunInHistory]) -> list[str]:
     latest = timed[-1].a_node
     earlier = timed[:-1]
     before = [one.a_node for one in earlier if one.a_node is not None and one.is_like(timed[-1])]
-    lines = []
+    lines, took = [], f"{duration(latest)} a node (median)"
     if earlier and not before:
         lines.append(
-            f"trend: {duration(latest)} a node (median); no earlier {timed[-1].kind} of the same nodes with"
+            f"last run: {took}; no earlier {timed[-1].kind} of the same nodes with"
             f" strategy {timed[-1].strategy} to compare it with"
         )
-    if before:
+    elif before:
         usual = median(before)
+        like = f"median of {counted(len(before), 'earlier run')} like it: {duration(usual)}"
         change = (latest - usual) / usual if usual else 0.0
-        if abs(change) < _NOTABLE:
-            verdict = "as before"
+        if len(before) < _ENOUGH:
+            lines.append(f"last run: {took}; {like} (a trend needs {_ENOUGH} of them)")
+        elif abs(change) < _NOTABLE:
+            lines.append(f"trend: {took}, as before ({like})")
         else:
-            verdict = f"{abs(change):.0%} {'slower' if change > 0 else 'faster'}"
-        lines.append(
-            f"trend: {duration(latest)} a node (median), {verdict} "
-            f"(median of {counted(len(before), 'earlier run')} like it: {duration(usual)})"
-        )
+            lines.append(f"trend: {took}, {abs(change):.0%} {'slower' if change > 0 else 'faster'} ({like})")
     slowest = max(timed[-1].node_seconds, key=lambda name: timed[-1].node_seconds[name])
     lines.append(f"slowest in the last run: {slowest}, {duration(timed[-1].node_seconds[slowest])}")
     return lines

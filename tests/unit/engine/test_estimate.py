@@ -12,6 +12,7 @@ from orchestrator.engine.estimate import (
     PastTimes,
     PastTurn,
     correction,
+    cut_turns,
     least_away,
     predict_node,
     predict_wave,
@@ -71,6 +72,15 @@ def test_only_turns_that_one_process_saw_whole_have_a_time() -> None:
     assert whole_turns([RESUMED, back(ES1, 2.8), stop[ES2], back(ES2, 30.0)]) == {ES2: 30.0}, (
         "the last process"
     )
+
+
+def test_a_turn_over_attempts_takes_until_it_is_recovered() -> None:
+    """es1 was stopped at 10 and recovered at 500, after the resume; one process saw es2 whole."""
+    events = {10.0: ActionSent(action=StopNode(node=ES1)), 400.0: RESUMED, 500.0: back(ES1, 2.8)}
+    events |= {510.0: ActionSent(action=StopNode(node=ES2)), 540.0: back(ES2, 30.0)}
+    records = [Record(run="r", sequence=int(at), at=at, event=event) for at, event in events.items()]
+    assert cut_turns(records) == {ES1: 490.0}
+    assert whole_turns(events.values()) == {ES2: 30.0}
 
 
 def test_an_estimate_is_by_own_past_then_peers_then_published() -> None:

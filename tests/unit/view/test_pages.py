@@ -14,9 +14,10 @@ from orchestrator.cli.prompts import question
 from orchestrator.engine.predicates import aggregated
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState, WaveBegun
-from orchestrator.model.action import NOT_ABSENT
+from orchestrator.model.action import NOT_ABSENT, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
+    ActionSent,
     Event,
     Hold,
     NodeRecovered,
@@ -276,6 +277,36 @@ def test_a_name_cannot_drive_the_terminal_from_any_page() -> None:
     ):
         assert r"es1\x1b[2J\nforged" in text
         assert all(line.isprintable() and not line.startswith("forged") for line in text.splitlines())
+
+
+def test_a_resumed_run_has_the_time_of_every_node() -> None:
+    """es1 was down when the process was killed: its time lasts until it was back, in no median."""
+    stops = {name: ActionSent(action=StopNode(node=name)) for name in (ES1, ES2)}
+    again = RunResumed(operator="ann", host="bastion")
+    run = _past(
+        *((0.0, samples.started), (10.0, stops[ES1]), (400.0, again)),
+        *((500.0, NodeRecovered(node=ES1, seconds=2.8)), (510.0, stops[ES2])),
+        (540.0, NodeRecovered(node=ES2, seconds=30.0)),
+    )
+    lines = _history([run]).splitlines()
+    assert [line.split() for line in lines if line.startswith("es")] == [
+        ["es1", "8m", "10s*"],
+        ["es2", "30s"],
+    ]
+    assert any(line.startswith("* over several attempts") for line in lines)
+    (told,) = history_object([run])
+    assert (told["node_seconds"], told["node_seconds_over_attempts"]) == ({"es2": 30.0}, {"es1": 490.0})
+    alone = replace(run, node_seconds={})
+    assert "8m 10s*" in next(line for line in _history([alone]).splitlines() if line.startswith(run.run))
+
+
+def test_a_trend_needs_five_runs_to_compare_with() -> None:
+    runs = [_run(number, {ES1: 80.0}) for number in range(5)]
+    few, enough = trend([*runs[:4], _run(9, {ES1: 100.0})]), trend([*runs, _run(9, {ES1: 100.0})])
+    assert few[0] == (
+        "last run: 1m 40s a node (median); median of 4 earlier runs like it: 1m 20s (a trend needs 5 of them)"
+    )
+    assert enough[0].startswith("trend: 1m 40s a node (median), 25% slower (median of 5 earlier runs")
 
 
 def test_a_restored_run_says_how_it_ended_before() -> None:
