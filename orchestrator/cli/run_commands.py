@@ -425,22 +425,36 @@ def status(
     return show_status(run, watch=watch, cluster=cluster, output=output, state=state)
 
 
+Shown = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RUN",
+        help="Show one run: its id, the beginning or the last part of it. Default: a list of all runs.",
+        autocompletion=completion.runs,
+    ),
+]
+
+
 def history(
+    run: Shown = None,
     cluster: opt.AnyCluster = None,
     html: opt.Html = None,
     output: opt.TabularMode = opt.Tabular.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Show past runs and their time per node.
+    """Show past runs and their time per node, or one of them.
 
     --html writes a page with the seconds per node over time, by version, which links the pages of the runs.
+    With RUN the output is that of `report`; its page is written with --html alone.
 
     For example, write the page runs.html about past runs on prod:
 
         orchestrate history --cluster prod --html runs.html
     """
-    from orchestrator.cli.work.report import show_history
+    from orchestrator.cli.work.report import show_history, show_report
 
+    if run is not None:
+        return show_report(run, html=html, cluster=cluster, output=output, state=state, writes=False)
     return show_history(cluster, html=html, output=output, state=state)
 
 
@@ -461,9 +475,9 @@ def report(
     output: opt.TabularMode = opt.Tabular.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Write a page about a run.
+    """Show one run, node by node, and write its page.
 
-    It has a timeline, the health of the cluster, the time and the data of each node, what held the run,
+    The page has a timeline, the health of the cluster, the time and the data of each node, what held the run,
     settings and commands: one file without scripts and requests. Without --html it is in the folder `reports`
     beside the state, where a run with a wave writes it at its end. With --output json or csv and without
     --html, only the figures are printed. Changes nothing else.

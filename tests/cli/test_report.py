@@ -50,13 +50,32 @@ def test_the_page_of_the_newest_run_is_beside_the_state(console: Console) -> Non
     page = console.home / "reports" / f"{RUN}.html"
     *end, last = said.out.splitlines()
     assert (said.code, last) == (ExitCode.DONE, f"report: {page}")
-    assert any(" nodes restarted in " in line for line in end[:1]), "the end of the run is shown again"
+    assert any(" nodes restarted in " in line for line in end), "the end of the run is shown again"
     assert (mode(page), mode(page.parent)) == (0o600, 0o700)
     text = page.read_text()
     assert f"Run {RUN}" in text
     assert "Not recorded" in text, "of a run without samples"
     older = console.run("report", "aaaa").out
     assert older.endswith(f"\nreport: {page.parent}/20261001-0300-aaaa.html\n")
+
+
+def test_one_run_is_shown_with_the_time_of_each_node(console: Console) -> None:
+    """`history RUN` and `report RUN` are one view; `history` writes no page."""
+    ended_run(console)
+    said = console.run("history", RUN.rpartition("-")[2])
+    assert said.code == ExitCode.DONE, said.err
+    assert not (console.home / "reports").exists()
+    shown = said.out.splitlines()
+    assert shown[0].split() == ["NODE", "DOWN", "RECOVERY", "IN", "ALL", "OF", "THE", "RUN"]
+    nodes = [line.split() for line in shown[1 : shown.index("")]]
+    assert {row[0] for row in nodes} == {"es1", "es2", "es3"}
+    assert {len(row) for row in nodes} == {5}
+    reported = console.run("report", RUN)
+    assert reported.out.splitlines()[:-1] == shown
+    figures = [console.run(command, RUN, "--output", "json").lines[0] for command in ("history", "report")]
+    assert figures[0]["event"] == figures[1]["event"] == "report"
+    unknown = console.run("history", "nosuch")
+    assert (unknown.code, "there is no run nosuch" in unknown.err) == (ExitCode.USAGE, True)
 
 
 def test_figures_are_printed_without_a_page(console: Console) -> None:

@@ -27,15 +27,30 @@ from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import visible
 from orchestrator.view.history import NO_RUNS, history_object, history_text, past_run
+from orchestrator.view.node_times import node_lines
 from orchestrator.view.report.facts import as_json, rows_of
 from orchestrator.view.status import Reader, status_text
 from orchestrator.view.summary import summary, summary_lines
 
 
 def show_report(
-    run: str | None, *, html: Path | None, cluster: str | None, output: Tabular, state: str | None
+    run: str | None,
+    *,
+    html: Path | None,
+    cluster: str | None,
+    output: Tabular,
+    state: str | None,
+    writes: bool = True,
 ) -> int:
-    """Write the page of a run, or print its figures. Returns the exit code.
+    """Show a run: its nodes and its end, or its figures. Writes its page. Returns the exit code.
+
+    Args:
+        run: which one; None for the newest.
+        html: the page.
+        cluster: whose runs are meant; None for those of all clusters.
+        output: text, or figures.
+        state: where the runs are recorded.
+        writes: whether the page is written without `html` too, beside the state.
 
     Raises:
         UsageError: there is no such run.
@@ -54,15 +69,16 @@ def show_report(
         outcome = entry.outcome.value if entry.outcome else None
         now = context.clock.now() if alive else None
         facts = facts_of_run(entry.run, records, redact, outcome=outcome, now=now, alive=alive)
-        wanted = html is not None or output not in (Tabular.JSON, Tabular.CSV)
-        path = html or (page_of(store, entry.run) if wanted else None)
+        figures = output in (Tabular.JSON, Tabular.CSV)
+        path = html or (page_of(store, entry.run) if writes and not figures else None)
     if path is not None:
         from orchestrator.view.report.page import run_page  # noqa: PLC0415  (JSON and CSV need no templates)
 
         write_page(path, run_page(facts), folder=path.parent if html is None else None)
-        if output not in (Tabular.JSON, Tabular.CSV):
-            clean = clean_for(redact)
-            context.say(*(clean(line) for line in _end(entry, records, context, alive=alive)))
+    if not figures:
+        clean, end = clean_for(redact), _end(entry, records, context, alive=alive)
+        context.say(*node_lines(facts, context.columns), *(clean(line) for line in end))
+    if path is not None:
         _say_path(path, context, output)
     if output is Tabular.JSON:
         context.say_json(as_json(facts), run=entry.run)

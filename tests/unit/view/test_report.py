@@ -15,6 +15,7 @@ import pytest
 from orchestrator.model.encoding import encode_event
 from orchestrator.model.phase import Outcome
 from orchestrator.redact import Redactor, cleaned
+from orchestrator.view.node_times import node_lines
 from orchestrator.view.report.charts import Axis, timeline
 from orchestrator.view.report.facts import as_json, facts_of, rows_of
 from orchestrator.view.report.page import history_page, run_page
@@ -80,6 +81,28 @@ def test_a_turn_over_two_attempts_is_not_measured() -> None:
     later = [{**one, "at": one["at"] + (600 if number > 6 else 0)} for number, one in enumerate(cut)]
     (node,) = facts_of(later)["nodes"]
     assert (node["phase"], node["seconds"], node["bytes_copied"]) == ("recovered", None, 100)
+
+
+def test_a_terminal_has_how_long_each_node_was_down() -> None:
+    """es2 recovered for 78 s of the 262 s of the run; a turn over two attempts is marked."""
+    head, *nodes, end = node_lines(facts_of(story()), 80)
+    assert head.split("  ")[0] == "NODE"
+    assert [line.split() for line in nodes] == [
+        ["es1", "22s", "18s", "40s", "15%"],
+        ["es2", "22s", "1m", "18s", "1m", "40s", "38%"],
+        ["es3", "22s", "18s", "40s", "15%"],
+    ]
+    assert end == ""
+    first = [begun("es1"), *turn(10, "es1", 1)]
+    later = [{**one, "at": one["at"] + 600} for one in first[6:]]
+    cut = [*first[:6], public(500, "run_resumed", operator="ann", host="b1"), *later]
+    _, row, marked, _ = node_lines(facts_of(cut), 80)
+    assert "10m 40s*" in row
+    assert marked == "* over several attempts, with the time between them"
+    names = [f"es{number:03}" for number in range(300)]
+    many = [begun(*names), *(one for n, name in enumerate(names) for one in turn(100 + 250 * n, name, n + 1))]
+    assert len(node_lines(facts_of(many), 80)) < 12, "the slowest of many"
+    assert node_lines(facts_of([begun("es1")]), 80) == []
 
 
 def test_no_name_of_the_json_or_column_of_the_csv_is_lost() -> None:
