@@ -36,6 +36,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.next_command import AFTER
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
+from orchestrator.steps import step_of_node, step_of_run
 from orchestrator.view.phrases import PHASES, awaited
 
 NODE_PHASES: Final[Mapping[NodePhase, str]] = {
@@ -299,17 +300,22 @@ def _predicates() -> Iterator[Entry]:
 def _phases() -> Iterator[Entry]:
     for phase in Phase:
         state = RunState(run="") if phase is Phase.PREPARING else RunState(run="", phase=phase)
+        shown = step_of_run(phase.value)
         facts = (
+            ("shown as", shown),
             ("waits for", awaited(state)),
             ("at most (`deadlines`)", limits.in_words(phase)),
             ("allocation may be disabled", "yes" if phase in MAY_WAIT_WITHHELD else "no"),
             ("next", ", ".join(each.value for each in Phase if each in RUN_STEPS[phase])),
         )
-        yield Entry(names=(phase.value,), kind="phase of a run", text=(PHASES[phase].what,), facts=facts)
+        names = tuple(dict.fromkeys((phase.value, shown)))
+        yield Entry(names=names, kind="phase of a run", text=(PHASES[phase].what,), facts=facts)
     for node in NodePhase:
         following = ", ".join(_following(node))
-        text = (NODE_PHASES[node],)
-        yield Entry(names=(node.value,), kind="phase of a node", text=text, facts=(("next", following),))
+        shown = step_of_node(node.value)
+        names = tuple(dict.fromkeys((node.value, shown, *shown.split(" and "))))
+        facts = (("shown as", shown), ("next", following))
+        yield Entry(names=names, kind="phase of a node", text=(NODE_PHASES[node],), facts=facts)
 
 
 def _following(node: NodePhase) -> Iterator[str]:

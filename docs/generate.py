@@ -36,7 +36,6 @@ from orchestrator.model.event import Event
 from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
-from orchestrator.steps import step_of_node, step_of_run
 from orchestrator.tuning import boot, boot_files, registry
 from orchestrator.tuning.tunable import shown as _shown
 
@@ -350,7 +349,7 @@ def phases() -> str:
     of_run = [
         (
             f"`{entry.names[0]}`",
-            step_of_run(entry.names[0]),
+            dict(entry.facts)["shown as"],
             entry.text[0],
             *(dict(entry.facts)[name] for name in columns),
         )
@@ -358,7 +357,7 @@ def phases() -> str:
         if entry.kind == "phase of a run"
     ]
     of_nodes = [
-        (f"`{entry.names[0]}`", step_of_node(entry.names[0]), entry.text[0])
+        (f"`{entry.names[0]}`", dict(entry.facts)["shown as"], entry.text[0])
         for entry in all_entries()
         if entry.kind == "phase of a node"
     ]

@@ -20,6 +20,7 @@ from orchestrator.model.action import ACTION_NAMES, Purpose
 from orchestrator.model.event import Event
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
+from orchestrator.steps import STEP_OF_NODE, STEP_OF_RUN
 from orchestrator.view.phrases import PHASES
 from tests.cli.console import REPOSITORY, Console
 
@@ -43,7 +44,7 @@ def test_every_predicate_is_explained_with_its_reason(console: Console) -> None:
 def test_an_exit_code_is_found_by_number_name_and_outcome(console: Console) -> None:
     for code in ExitCode:
         pages = {_said(name, console) for name in (str(int(code)), code.name, code.name.lower())}
-        if not any(phase.value == code.name.lower() for phase in NodePhase):
+        if code.name.lower() not in {*STEP_OF_NODE, *STEP_OF_NODE.values()}:
             assert len(pages) == 1, code
         meaning = " ".join(EXIT_MEANINGS[code][0].replace("**", "").split())
         assert all(meaning in page for page in pages), code
@@ -52,7 +53,8 @@ def test_an_exit_code_is_found_by_number_name_and_outcome(console: Console) -> N
 def test_every_phase_step_check_and_term_is_explained(console: Console) -> None:
     for phase in Phase:
         said = _said(phase.value, console)
-        assert f"{phase.value} (phase of a run) {PHASES[phase].what} waits for" in said
+        shown = f"shown as {STEP_OF_RUN[phase.value]} waits for"
+        assert f"{phase.value} (phase of a run) {PHASES[phase].what} {shown}" in said
     for node in NodePhase:
         assert f"{node.value} (phase of a node) {NODE_PHASES[node]} " in f"{_said(node.value, console)} "
     for name in (*ACTION_NAMES.values(), *(purpose.value for purpose in Purpose)):
@@ -113,7 +115,7 @@ def test_words_find_names_messages_texts_and_pages(console: Console, subtests: p
     for words, *says in [
         ("snapshot", "snapshot (term)", "no_running_snapshot (predicate): ", "snapshot_is_recent (pred"),
         ("backup", "snapshot (term)", "no_running_snapshot (predicate): "),
-        ("disabled allocation", "set_allocation (step of a run): ", "allocation (term): "),
+        ("disabled allocation", "withheld (phase of a run): ", "allocation, ", "set_allocation, "),
         ("second failure", "second failure (term)", "second_failure (event): "),
         ("stood down", "stand down (term): ", "stood_down (event): "),
         ("3", "3 (exit code, HELD)"),
@@ -137,6 +139,19 @@ def test_words_find_names_messages_texts_and_pages(console: Console, subtests: p
     assert "Also with" not in _said("3", console)
     assert "hooks.run_held[].run (key): Command line" in _said("run", console), "one line for each of many"
     assert _said("hold", console).index("hold (term)") < _said("hold", console).index("Also with `hold`")
+
+
+def test_a_step_on_a_screen_is_explained_first(console: Console) -> None:
+    """`recover` is a step of a run before it is a deadline of a playbook."""
+    for words, kind in ((STEP_OF_RUN, "phase of a run"), (STEP_OF_NODE, "phase of a node")):
+        for phase, step in words.items():
+            assert f"{phase} ({kind}) " in _said(step, console), step
+    said = _said("recover", console)
+    assert said.startswith("reassigned (phase of a run) ")
+    assert -1 < said.index("rejoined (phase of a node)") < said.index("deadlines.recover (key")
+    assert "Also with `recover` in the name: " in said
+    stop = _said("stop", console)
+    assert stop.index("stop (step of a run)") < stop.index("stop (command)")
 
 
 def test_each_word_of_other_tools_leads_to_its_term(console: Console) -> None:

@@ -33,6 +33,8 @@ _WIDEST: Final = 100
 """Maximum line width of a text, even on a wider terminal."""
 _NEAREST: Final = 5
 """Entries that are shown if none has all words."""
+_STEPS: Final = frozenset({"phase of a run", "phase of a node", "step of a run"})
+"""Kinds of entries about what a run does."""
 _MANY: Final = 2
 """Keys below different keys may have one name. More are not all explained for it."""
 _FEW: Final = 3
@@ -104,7 +106,8 @@ def show(asked: str | None) -> int:
     if asked is None:
         show_long(_overview(entries))
         return ExitCode.DONE
-    exact = _exact(asked, entries)
+    # What a run does comes first: its steps are what a reader of a screen looks for.
+    exact = sorted(_exact(asked, entries), key=lambda entry: entry.kind not in _STEPS)
     exact = [one for one in exact if one.page and one.names[0] == asked] or exact  # a file to be copied
     # A page, and many keys of one name, have much to read: they are listed beside another entry of the name.
     many = [one for one in exact if one.kind.startswith("key") and one.names[0] != asked]
@@ -120,7 +123,9 @@ def show(asked: str | None) -> int:
     elif explained[0].page or asked.isdigit():
         found = []
     else:
-        found = list(_named("Also with", explained[0].names[0], rest))
+        first = explained[0]  # several steps share the word that screens have for them
+        shared = first.kind in _STEPS and asked in first.names
+        found = list(_named("Also with", asked if shared else first.names[0], rest))
     parts = ["\n".join(_page(entry)) for entry in explained]
     parts += ["\n".join(each.lines()) for each in found]
     parts += [f"`{next_command('explain', 'NAME')}` explains one."] if found else []
