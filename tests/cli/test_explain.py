@@ -269,3 +269,7 @@ def test_a_long_page_goes_through_a_pager(console: Console, tmp_path: Path) -> N
         assert (shown.exists(), said.out == "") == (paged, paged), (name, more)
     replace(console, environment=usual).run("explain", "hold", typed="")
     assert shown.read_text() == whole
+    pager.write_text(f'#!/bin/sh\ncat > /dev/null\nprintf %s "$LESS" > {shown}\n')
+    for given, prompts in (({}, True), ({"LESS": "-S"}, False)):
+        replace(console, environment={**usual, **given}).run("explain", "hold", typed="")
+        assert ("q ends" in shown.read_text()) is prompts, "what a person has set is left alone"

@@ -159,9 +159,12 @@ def _paged(text: str) -> bool:
 
 def _of_pager() -> dict[str, str]:
     """The variables of a pager: what finds it and how it draws, and nothing that may be a secret."""
-    return {"LESS": "FRX"} | {name: value for name, value in os.environ.items() if name in _PAGER_READS}
+    kept = {name: value for name, value in os.environ.items() if name in _PAGER_READS}
+    return {"LESS": f"FRX -Ps{_PROMPT}"} | kept
 
 
+_PROMPT: Final = r"?e(the end):(more below)., space shows the next page, q ends"
+"""Of `less` below a page, whose own is a bare colon. Its forms are `?e…:….` for the end and before it."""
 _PAGER_READS: Final = frozenset(
     {"PATH", "HOME", "TERM", "TERMINFO", "COLUMNS", "LINES", "LANG", "LC_ALL", "LC_CTYPE", "LESS", "MORE"}
 )
