@@ -132,7 +132,7 @@ TERMS: Final[Mapping[str, str]] = {
         "next number, so a process that was cut off detects the takeover."
     ),
     "exit code": "The number with which the program ends. `orchestrate explain 3` explains the number 3.",
-    "mishap": "A fault that `rehearse` simulates, such as a stop that never ends. Real runs have none.",
+    "mishap": "A fault that `rehearse --seed` invents, such as a stop that never ends. Real runs have none.",
     "stand down": (
         "To stop a run safely: start the nodes that are down, restore all settings, and end. The run can be "
         "resumed later."

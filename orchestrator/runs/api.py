@@ -152,15 +152,15 @@ def restore(
 def rehearse(
     connection: Connection,
     *,
-    seed: int = 1,
+    seed: int = 0,
     playbook: str | None = None,
     overrides: Overrides | None = None,
 ) -> Run:
-    """The same restart on a simulation of the cluster, with faults. The cluster itself is only read, now.
+    """The same restart on a simulation of the cluster. The cluster itself is only read, now.
 
     Args:
         connection: from `connect`.
-        seed: which faults; 0 = none.
+        seed: which mishaps; 0 = none.
         playbook: name or path; None takes that of the cluster file.
         overrides: selection and policy, as the flags of the command line.
 

@@ -44,7 +44,7 @@ class Rehearsal:
     Args:
         started: how the run would begin.
         seen: a reading of the real cluster with the parts that a plan needs.
-        seed: of the faults; 0 = none.
+        seed: of the mishaps; 0 = none.
 
     Raises:
         UsageError: a part of the cluster could not be read.

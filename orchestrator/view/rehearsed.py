@@ -35,6 +35,15 @@ from orchestrator.model.work_event import Answered, FellSilent, StartFailed
 from orchestrator.untrusted import one_line
 from orchestrator.view.text import clock_time, counted, duration, listed, wrapped
 
+MARK: Final = "rehearsal: "
+"""What every line for people begins with, so that nobody takes one in a log for that of a real run."""
+
+
+def beginning(what: str, cluster: str, seed: int) -> str:
+    """The first line: that nothing is real, which mishaps there will be, and how there are others."""
+    mishaps = f"with the mishaps of seed {seed}" if seed else "without mishaps (--seed 1 invents some)"
+    return f"rehearsing {what} on a simulation of {cluster}, {mishaps}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Befallen:
@@ -308,6 +317,7 @@ def rehearsed_lines(end: Rehearsed, stories: Sequence[Story], width: int | None 
     """The result for people: each mishap with what it led to, and what is left."""
     took = f"{duration(end.simulated_seconds)} of a simulated cluster in {duration(end.seconds)}"
     wrong = f"{counted(len(stories), 'mishap')}:" if stories else "no mishap."
+    how = f"with seed {end.seed}" if end.seed else "the undisturbed run"
     down, stopping, apart = end.nodes_down, end.nodes_stopping, end.nodes_not_in_cluster
     others, against = end.settings_changed_by_others, end.against_rules
     left: list[tuple[str, Sequence[str]]] = [
@@ -325,7 +335,7 @@ def rehearsed_lines(end: Rehearsed, stories: Sequence[Story], width: int | None 
         ),
     ]
     return [
-        *wrapped(f"Rehearsed with seed {end.seed}: {took}, {wrong}", width),
+        *wrapped(f"Rehearsed {how}: {took}, {wrong}", width),
         *(line for story in stories for line in wrapped(_line(story), width, first="  ", then=" " * 11)),
         *(
             line

@@ -51,12 +51,16 @@ class Outlet:
     A node may be down when the reader goes away (`| head`, a lost SSH session). That must not raise an
     exception in the run's loop, so the outlet stops writing, and `lost` says why; the journal has everything.
 
+    Args:
+        stream: where to.
+        mark: what every line begins with.
+
     Attributes:
         lost: why writing has stopped; None while it works.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, mark: str = "") -> None:
+        self._stream, self._mark = stream, mark
         self.lost: str | None = None
 
     def line(self, text: str) -> None:
@@ -64,7 +68,7 @@ class Outlet:
         if self.lost is not None:
             return
         try:
-            self._stream.write(printed([text], self._stream))
+            self._stream.write(printed([f"{self._mark}{text}".rstrip(" ")], self._stream))
             self._stream.flush()
         except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self.lost = f"{type(error).__name__}: {error}"
@@ -105,6 +109,7 @@ class LineReporter:
         width: columns of the terminal, for the end; None where lines are not broken.
         every: seconds between two signs of life of a wait.
         log: whether there are lines before the summary.
+        mark: what every line begins with.
     """
 
     def __init__(
@@ -118,8 +123,9 @@ class LineReporter:
         width: int | None = None,
         every: Seconds = SIGN_OF_LIFE,
         log: bool = True,
+        mark: str = "",
     ) -> None:
-        self._out, self._feed = Outlet(stream), Feed(kind, past, every=every)
+        self._out, self._feed = Outlet(stream, mark), Feed(kind, past, every=every)
         self._now, self._end, self._width, self._log = now, end, width, log
 
     def events(self, records: Sequence[Record]) -> None:

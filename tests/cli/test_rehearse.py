@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -26,6 +26,16 @@ from tests.simulation.ringed import riak_policy, ringed
 Edit = Callable[[dict[str, Any]], object]
 _FAILS = _KILLED = 3
 """A seed by which a node of the small cluster fails, and the program is killed."""
+
+
+BEGINS: Final = "rehearsing a restart of 3 nodes on a simulation of lab"
+
+
+def unmarked(said: Said) -> str:
+    """What is printed, each line without the mark of a rehearsal."""
+    lines = said.out.splitlines()
+    assert [line for line in lines if not line.startswith("rehearsal:")] == []
+    return "".join(f"{line.removeprefix('rehearsal:').removeprefix(' ')}\n" for line in lines)
 
 
 def rehearse(console: Console, *words: str, seed: int = 0) -> Said:
@@ -57,23 +67,35 @@ def test_a_quiet_night_ends_well_and_only_reads_the_cluster(
     for part in (*("no mishap", "Settings: restored", "Nodes down: none", "3 of 3 nodes restarted"),):
         assert part in said.out
     assert "MISHAP" not in said.out
-    assert said.err == "rehearsing a restart of 3 nodes on a simulation of lab, seed 0\n"
+    assert said.err == f"{BEGINS}, without mishaps (--seed 1 invents some)\n"
     assert {asked.method for asked in cluster.asked} == {"GET"}
     assert cluster.templates == {}, "no lease is taken"
     assert not console.state.exists(), "no journal is written"
 
 
+def test_mishaps_are_invented_only_for_who_asks(console: Console, file: str) -> None:
+    """No line of it, in a log or a scrollback, can be taken for one of a real run."""
+    asked, by_zero = console.run("rehearse", "--cluster", file), rehearse(console, "--cluster", file, seed=0)
+    assert (asked.code, asked.err) == (ExitCode.DONE, by_zero.err)
+    assert "Rehearsed the undisturbed run: " in unmarked(asked)
+    verbose = unmarked(rehearse(console, "--cluster", file, "--verbose"))
+    assert "wave 1: finished" in verbose
+    told = rehearse(console, "--cluster", file, "--output", "json").lines
+    assert {line["run"] for line in told} == {"rehearsal-0"}
+
+
 def test_a_night_that_goes_wrong_exits_as_the_run_would(console: Console, file: str) -> None:
     said = rehearse(console, "--cluster", file, "--verbose", seed=_FAILS)
     assert said.code == ExitCode.FAILED
-    stopped = re.search(r"Z MISHAP: a stop of (es\d) will never end", said.out)
+    shown = unmarked(said)
+    stopped = re.search(r"Z MISHAP: a stop of (es\d) will never end", shown)
     assert stopped is not None
     name = stopped[1]
-    assert f"Nodes down: none\nNodes whose stop has not ended: {name}\n" in said.out
-    assert f"then {name} failed (code 4)\n" in said.out
-    assert said.out.count(f"Z {name}: start the service\n") <= 2, "it is sent again every few seconds"
+    assert f"Nodes down: none\nNodes whose stop has not ended: {name}\n" in shown
+    assert f"then {name} failed (code 4)\n" in shown
+    assert shown.count(f"Z {name}: start the service\n") <= 2, "it is sent again every few seconds"
     last = f"in a real run: repair {name}, then continue:\n    orchestrate resume RUN --retry-failed\n"
-    assert said.out.endswith(last)
+    assert shown.endswith(last)
 
 
 def test_json_of_a_rehearsal_ends_with_its_summary(console: Console, file: str) -> None:
@@ -241,7 +263,7 @@ def test_what_a_disabled_predicate_lets_through_is_no_defect(console: Console, f
     assert "is stopped while snapshot repository/nightly runs" in rehearsed["against_rules"][0]
     shown = rehearse(console, *words, seed=seed)
     assert shown.code == said.code
-    assert "Against the rules, of which some are switched off (--disable-predicate):\n" in shown.out
+    assert "Against the rules, of which some are switched off (--disable-predicate):\n" in unmarked(shown)
     assert "is stopped while snapshot repository/nightly runs" in shown.out
 
 
@@ -259,4 +281,4 @@ def test_a_reader_that_goes_away_ends_no_rehearsal(saved: Path, output: str) -> 
         process.stdout.close()
         said = process.stderr.read()
     assert process.returncode == ExitCode.FAILED
-    assert said == f"rehearsing a restart of 3 nodes on a simulation of lab, seed {_FAILS}\n"
+    assert said == f"{BEGINS}, with the mishaps of seed {_FAILS}\n"

@@ -1,4 +1,4 @@
-"""A run on a simulated copy of the cluster, with faults, and its result."""
+"""A run on a simulated copy of the cluster, with mishaps if they are asked for, and its result."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.view.live import live_console, wants_live
 from orchestrator.view.phrases import hold_sentence, nodes_in_words, work_of
 from orchestrator.view.rehearsed import (
+    MARK,
     Befallen,
     Narrator,
     Progress,
     Rehearsed,
     Story,
+    beginning,
     rehearsed_lines,
     rehearsed_object,
 )
@@ -92,11 +94,12 @@ def _play(
     verbose: bool,
 ) -> ExitCode:
     nodes, what = nodes_in_words(started, named=False), work_of(started.policy)
-    context.note(f"rehearsing {what} of {nodes} on a simulation of {started.cluster}, seed {seed}")
+    context.note(beginning(f"{what} of {nodes}", started.cluster, seed))
     for hold in _not_simulated(rehearsal, started, seen):
         context.warn(f"the run would be held now, and the simulation does not know it: {hold_sentence(hold)}")
     began = context.clock.now()
-    text, out = context.output.for_people, Outlet(context.out)
+    text = context.output.for_people
+    out = Outlet(context.out, MARK if text else "")
 
     def say_json(payload: dict[str, object], at: Instant) -> None:
         out.line(json_line(payload, at=at, run=rehearsal.run))
@@ -117,7 +120,7 @@ def _play(
             against_rules=rehearsal.against_rules,
         )
         if text:
-            for line in rehearsed_lines(result, stories, context.columns):
+            for line in rehearsed_lines(result, stories, _columns(context)):
                 out.line(line)
         else:
             say_json(rehearsed_object(result), rehearsal.now())
@@ -141,6 +144,11 @@ def _play(
         ) from defect
 
 
+def _columns(context: Context) -> int | None:
+    """Columns beside the mark."""
+    return None if context.columns is None else context.columns - len(MARK)
+
+
 def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context, *, log: bool) -> Reporter:
     """Plain lines even on a terminal: hours pass in seconds, too fast for a panel."""
     if context.output is Output.JSON:
@@ -151,9 +159,10 @@ def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context, *, lo
         rehearsal.now,
         kind=kind,
         end=partial(summary, simulated=True),
-        width=context.columns,
+        width=_columns(context),
         every=_SIGN_OF_LIFE,
         log=log,
+        mark=MARK,
     )
 
 
