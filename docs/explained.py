@@ -286,7 +286,7 @@ def _predicates() -> Iterator[Entry]:
             passes = "in part" if rule.lasting else "yes" if rule.passes_with_time else "no"
             disable = f"--disable-predicate {rule.name}" if rule.may_be_disabled else "not possible"
             facts = (("passes with time", passes), ("to disable it", disable))
-            text = (paragraph(inspect.getdoc(rule.check)), f"Why: {rule.why}")
+            text = (paragraph(inspect.getdoc(rule.check)), f"Why: {rule.why}", f"What to do: {rule.then}")
             yield Entry(
                 names=(rule.name,),
                 kind=kind,

@@ -252,7 +252,8 @@ def _overview(predicates: Sequence[Predicate]) -> str:
 
 def _rules(rules: Sequence[Predicate], level: str) -> str:
     return "\n".join(
-        f"{level} {rule.name}\n\n{paragraph(inspect.getdoc(rule.check))}\n\n*Why:* {rule.why}\n"
+        f"{level} {rule.name}\n\n{paragraph(inspect.getdoc(rule.check))}\n\n*Why:* {rule.why}\n\n"
+        f"*What to do:* {rule.then}\n"
         for rule in rules
     )
 

@@ -350,6 +350,7 @@ def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iter
 
 CLUSTER_IS_THE_ONE_NAMED: Final = Predicate(
     why="A wrong address in a cluster file would restart another cluster.",
+    then="Correct the endpoints or the name in the cluster file.",
     check=on_cluster(cluster_is_the_one_named),
     may_be_disabled=False,
     passes_with_time=False,
@@ -357,12 +358,14 @@ CLUSTER_IS_THE_ONE_NAMED: Final = Predicate(
 
 LEASE_IS_HELD: Final = Predicate(
     why="Two runs on one cluster take two nodes down at once.",
+    then="Wait for the other run, whose machine the hold names. Never delete the lease of a run that lives.",
     check=lease_is_held,
     may_be_disabled=False,
 )
 
 BUDGET_NOT_EXCEEDED: Final = Predicate(
     why="The operator has set how many nodes may be down at once.",
+    then="Wait for the nodes that are away, or raise `max_unavailable` in the playbook.",
     check=on_cluster(budget_not_exceeded),
     about_wave=True,
     remedy="allow as many with `max_unavailable`",
@@ -370,6 +373,7 @@ BUDGET_NOT_EXCEEDED: Final = Predicate(
 
 SELECTED_HOSTS_READY: Final = Predicate(
     why="A host that cannot be reached or controlled must be found before a node is stopped.",
+    then="Repair the host, the service or the right that the hold names; `validate` checks all hosts.",
     check=selected_hosts_ready,
     lasting=hosts_that_no_time_readies,
     about_wave=True,
@@ -379,6 +383,7 @@ SELECTED_HOSTS_READY: Final = Predicate(
 
 NO_MANAGEMENT_RUN_ON_CANDIDATES: Final = Predicate(
     why="It may start the service while its node is to be down, or replace packages under it.",
+    then="Wait for its end, or end it on the host. Stop what starts it again for the time of the run.",
     check=no_management_run_on_candidates,
     about_wave=True,
     unread_in_recovery=True,
@@ -386,5 +391,6 @@ NO_MANAGEMENT_RUN_ON_CANDIDATES: Final = Predicate(
 
 GATES_OPEN: Final = Predicate(
     why="Systems around the cluster, such as a queue, may not tolerate a stopped node now.",
+    then="Correct what the gate watches, such as a full queue or an alert, or wait for it.",
     check=gates_open,
 )

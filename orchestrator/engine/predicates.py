@@ -72,6 +72,7 @@ class Predicate:
     # yields subject and evidence of each refusal; a reading that is `Unknown` is a refusal
     check: Callable[[Question], Iterator[Finding]]
     why: str  # what goes wrong without it, for the catalogue
+    then: str  # what a person does when it holds a run, for the catalogue
     name: str = ""  # that of its check: public; shown, journalled and given to `--disable-predicate`
     may_be_disabled: bool = True  # False where others rest on it, and for the versions of an upgrade
     # False when only the operator can help, so that waiting at the start is idle

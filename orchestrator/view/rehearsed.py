@@ -36,7 +36,7 @@ from orchestrator.untrusted import one_line
 from orchestrator.view.text import clock_time, counted, duration, listed, wrapped
 
 MARK: Final = "rehearsal: "
-"""What every line for people begins with, so that nobody takes one in a log for that of a real run."""
+"""What every line for people begins with: in a log it cannot be taken for a line of a real run."""
 
 
 def beginning(what: str, cluster: str, seed: int) -> str:

@@ -38,6 +38,8 @@ def test_every_predicate_is_explained_with_its_reason(console: Console) -> None:
         said = _said(name, console)
         assert " ".join(paragraph(inspect.getdoc(rule.check)).split()) in said, name
         assert f"Why: {' '.join(rule.why.split())}" in said, name
+        assert f"What to do: {' '.join(rule.then.split())}" in said, name
+        assert "[…]" not in said, "a placeholder says nothing"
         assert (f"--disable-predicate {name}" in said) is rule.may_be_disabled, name
 
 

@@ -186,6 +186,7 @@ def _bytes_by_node(indices: Iterable[BulkIndex]) -> Counter[NodeName]:
 
 NOT_WRITTEN: Final = Predicate(
     why="What is written after a merge makes new segments, and a segment above 5 GB is not merged again.",
+    then="End the bulk load first, or merge with `--allow-writes`: new segments then come after the merge.",
     check=index_is_not_written,
     passes_with_time=False,
 )
@@ -195,10 +196,12 @@ OWN_RULES: Final[tuple[Predicate, ...]] = (
     NOT_WRITTEN,
     Predicate(
         why="A copy that recovers while its primary is merged arrives with its old segments.",
+        then="Wait for the copy: `GET /_cat/recovery?active_only=true` shows it. Repair a red index first.",
         check=no_copy_on_its_way,
     ),
     Predicate(
         why="A merge writes the new segments before it deletes the old: a full disk makes indices read-only.",
+        then="Free disk space on the node, or leave the index out of the merge.",
         check=disk_has_room,
         passes_with_time=False,
     ),

@@ -125,15 +125,13 @@ def _drains(kind: str, filters: Filters, view: ClusterView) -> Iterator[Finding]
             yield subject, in_doubt
 
 
-_ACCEPT_RED: Final = "begin another run with `accept: {red: […]}` in the playbook"
-
-
 def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every shard has a started copy, except in indices that the operator accepts."""
     away = [copy for copy in view.not_started if copy.primary]
-    for index in sorted({copy.shard.index for copy in away if not is_being_restored(view, copy)}):
-        if index not in question.policy.accept_red:
-            yield f"index {index}", f"a primary is not started: repair the index, or {_ACCEPT_RED}"
+    red = {copy.shard.index for copy in away if not is_being_restored(view, copy)}
+    names = sorted(red.difference(question.policy.accept_red))
+    accept = f"begin another run with `accept: {{red: [{', '.join(names)}]}}` in the playbook"
+    yield from ((f"index {name}", f"a primary is not started: repair it, or {accept}") for name in names)
     health = question.observation.health
     if not away and not isinstance(health, Unknown) and health.status is Health.RED:
         yield "health", "red, though every primary in the routing table is started"
@@ -571,6 +569,7 @@ def pending_tasks_drained(question: Question) -> Iterator[Finding]:
 
 OBSERVATION_IS_FRESH: Final = Predicate(
     why="A decision on an old or partial reading can stop a node that the cluster cannot spare now.",
+    then="Wait: the run reads again. If it lasts, the hold names the part that cannot be read, and why.",
     check=every_kind.fresh("cluster", "settings", "health", "activity", "disks"),
     may_be_disabled=False,
 )
@@ -581,31 +580,43 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     every_kind.LEASE_IS_HELD,
     Predicate(
         why="Archived settings block every update: this must be known before allocation is disabled.",
+        then="Correct what the cluster answers, as the hold quotes it, and run the command again.",
         check=every_kind.settings_are_writable,
         passes_with_time=False,
     ),
     Predicate(
         why="Disabled allocation, exclusions or shutdown records are signs of other maintenance.",
+        then="Find out whose work it is. When it is done, enable allocation again and remove what it left.",
         check=on_cluster(no_other_maintenance),
         passes_with_time=False,
     ),
     Predicate(
         why="If a node is down already, the next node may hold the last copy of a shard.",
+        then="Start the node, or repair its host. Without it for good: see what the hold says.",
         check=on_cluster(every_kind.expected_nodes_present),
         of_absence=True,
     ),
     Predicate(
         why="A cluster that has lost primaries needs repair, not restarts.",
+        then=(
+            "`GET /_cluster/allocation/explain` shows why a primary is not assigned. Get its node or disk "
+            "back, then `POST /_cluster/reroute?retry_failed=true`; or delete the index and restore it "
+            "from a snapshot. If the index may stay red, name it in `accept: {red: [INDEX]}` of the "
+            "playbook: the run does not protect its copies, so what is left of them can be down together. "
+            "Allocate a stale or an empty primary only as the last way: writes are lost."
+        ),
         check=on_cluster(cluster_not_red),
         by_recovery=True,
     ),
     Predicate(
         why="The previous wave must have recovered. Copies missing before the run are not waited for.",
+        then="Wait for the copies; `GET /_cluster/allocation/explain` shows why one is not assigned.",
         check=on_cluster(no_worse_than_baseline),
         by_recovery=True,
     ),
     Predicate(
         why="If all started copies of a shard are on the wave, the shard is unavailable meanwhile.",
+        then="Wait for copies that recover, or give the index a replica that another node may take.",
         check=on_cluster(every_shard_keeps_started_copies),
         lasting=on_cluster(copies_that_no_time_brings),
         about_wave=True,
@@ -614,6 +625,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="A recovery that loses its source is not assigned again while allocation is disabled.",
+        then="Wait for the recovery: `GET /_cat/recovery?active_only=true` shows how far it is.",
         check=on_cluster(no_recovery_on_candidates),
         about_wave=True,
         by_recovery=True,
@@ -621,6 +633,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="The run would wait until its limit for copies that the cluster does not allocate again.",
+        then="Correct the filter, the limit or the setting that the hold names, or accept the index.",
         check=on_cluster(copies_can_return),
         lasting=on_cluster(copies_that_never_return),
         about_wave=True,
@@ -628,30 +641,35 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="An index without replicas is red while its node is down. The operator must accept that.",
+        then="Add a replica, or accept the index as the hold shows: it is red while its node is down.",
         check=on_cluster(zero_replica_indices),
         passes_with_time=False,
         about_wave=True,
     ),
     Predicate(
         why="Without a majority of voters there is no master, and no setting can be restored.",
+        then="Add master-eligible nodes, or get those that are away back, so that a majority is left.",
         check=on_cluster(master_quorum_survives),
         passes_with_time=False,
         about_wave=True,
     ),
     Predicate(
         why="If the only node of a tier or role stops, its service stops too.",
+        then="Give another node the role, or stop the clients that need it and disable this predicate.",
         check=on_cluster(every_role_keeps_a_member),
         passes_with_time=False,
         about_wave=True,
     ),
     Predicate(
         why="With too few data nodes, the cluster cannot serve its queries.",
+        then="Restart fewer nodes at a time, or lower `min_capacity` in the playbook.",
         check=on_cluster(capacity_remains),
         passes_with_time=False,
         about_wave=True,
     ),
     Predicate(
         why="Copies of a shard are in different zones. Stops in two zones can stop all copies of it.",
+        then="Select nodes of one zone, or correct the zone of a node.",
         check=on_cluster(every_kind.one_zone_at_a_time),
         about_wave=True,
         remedy="give them one zone",
@@ -659,12 +677,14 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     every_kind.BUDGET_NOT_EXCEEDED,
     Predicate(
         why="A copy cannot be allocated to a node with an older version than the node of its primary.",
+        then="Upgrade the nodes with the older version first, or with this run.",
         check=on_cluster(version_order),
         passes_with_time=False,
         about_wave=True,
     ),
     Predicate(
         why="Between these versions nodes cannot be in one cluster, or cannot read each other's data.",
+        then="Upgrade to the version in between that the hold names, then to the target.",
         check=upgrade.upgrade_path_is_supported,
         of_upgrade=True,
         may_be_disabled=False,
@@ -672,6 +692,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="A node that has written data with a newer version does not start with an older one.",
+        then="Choose a target that is not older than any node.",
         check=upgrade.no_node_is_newer,
         of_upgrade=True,
         may_be_disabled=False,
@@ -679,30 +700,35 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="A node does not start with an index that its version cannot open.",
+        then="Reindex the indices, or delete them, before the upgrade.",
         check=upgrade.indices_open_in_target,
         of_upgrade=True,
         passes_with_time=False,
     ),
     Predicate(
         why="What the next major version no longer takes keeps its nodes from starting, or its clients out.",
+        then="Do what the deprecation says; `GET /_migration/deprecations` has all of them.",
         check=upgrade.no_critical_deprecations,
         of_upgrade=True,
         passes_with_time=False,
     ),
     Predicate(
         why="After the first upgraded node there is no way back but a snapshot.",
+        then="Take a snapshot, and run the command again.",
         check=upgrade.snapshot_is_recent,
         of_upgrade=True,
         passes_with_time=False,
     ),
     Predicate(
         why="A node does not start with a setting that its version does not know.",
+        then="Take the setting out of the nodes' files.",
         check=upgrade.settings_known_to_target,
         of_upgrade=True,
         passes_with_time=False,
     ),
     Predicate(
         why="A package or plugin that is missing on one host must be found before the first stop.",
+        then="Run the `upgrade.verify` line by hand on the host, and correct what it says.",
         check=upgrade.hosts_can_install,
         of_upgrade=True,
         lasting=upgrade.hosts_that_never_can,
@@ -710,12 +736,14 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="A start without a terminal waits for the password, and fails.",
+        then="Remove the password of the keystore, or continue without this check as the hold shows.",
         check=upgrade.keystores_need_no_password,
         of_upgrade=True,
         passes_with_time=False,
     ),
     Predicate(
         why="A disk that fills up leaves half of a package.",
+        then="Free disk space on the host, or continue without this check as the hold shows.",
         check=upgrade.disk_space_for_install,
         of_upgrade=True,
         passes_with_time=False,
@@ -723,22 +751,26 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         why="Above a watermark the cluster does not allocate the copies of the node again.",
+        then="Free disk space, add a disk or a node, or move copies off the node.",
         check=on_cluster(disk_below_watermark),
         about_wave=True,
         unread_in_recovery=True,
     ),
     Predicate(
         why="A snapshot is partial if one of its nodes stops.",
+        then="Wait for its end, or delete it, as `DELETE /_snapshot/REPOSITORY/NAME`: it is then lost.",
         check=no_running_snapshot,
     ),
     Predicate(
         why="A restart ends that work, and hours of it are lost.",
+        then="Wait for its end: `GET /_tasks?detailed` shows it. A reindex can be cancelled there.",
         check=no_force_merge_or_reindex_on_candidates,
         about_wave=True,
         unread_in_recovery=True,
     ),
     Predicate(
         why="An overloaded master is slow to see nodes leave and join.",
+        then="Find out what loads the master: `GET /_cluster/pending_tasks` lists what waits.",
         check=pending_tasks_drained,
     ),
     every_kind.SELECTED_HOSTS_READY,

@@ -204,6 +204,7 @@ def _names(nodes: Iterable[NodeName]) -> str:
 PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
         why="A decision on an old or partial reading can stop a node that the cluster cannot spare now.",
+        then="Wait: the run reads again. If it lasts, the hold names the part that cannot be read, and why.",
         check=every_kind.fresh("cluster", "settings", "health"),
         may_be_disabled=False,
     ),
@@ -211,49 +212,59 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     every_kind.LEASE_IS_HELD,
     Predicate(
         why="A transfer limit that cannot be set cannot be restored either.",
+        then="Correct what the cluster answers, as the hold quotes it, and run the command again.",
         check=every_kind.settings_are_writable,
         passes_with_time=False,
     ),
     Predicate(
         why="If a node is down already, the stop of the next node can end the quorum of keys.",
+        then="Start the node, or repair its host. Without it for good: see what the hold says.",
         check=on_cluster(every_kind.expected_nodes_present),
         of_absence=True,
     ),
     Predicate(
         why="A restart is proven by a new process. Without the identity of the process there is no proof.",
+        then="Give the account the right that the hold names: `validate` shows it.",
         check=on_cluster(lives_are_told),
         about_wave=True,
     ),
     Predicate(
         why="Nodes that disagree on the owners write to different owners. A stop makes that worse.",
+        then="Wait. If it lasts, `riak-admin ringready` shows which nodes disagree.",
         check=on_ring(ring_ready),
     ),
     Predicate(
         why="A stop ends the transfer of a partition: the change of the ring starts again or hangs.",
+        then="Wait: `riak-admin transfers` shows the change. Or clear a plan that is not committed.",
         check=on_ring(no_pending_ownership_change),
     ),
     Predicate(
         why="If a node is down already, the stop of the next node can end the quorum of keys.",
+        then="Start the member, or repair its host. Remove one that is gone for good from the ring.",
         check=on_ring(all_members_up),
         of_absence=True,
     ),
     Predicate(
         why="Writes that wait for handoff may be on this node only. While it is down, they cannot be read.",
+        then="Wait: `riak-admin transfers` shows the handoff. What does not move needs its target node up.",
         check=on_ring(no_transfers),
     ),
     Predicate(
         why="With an owner of the same preference list, every node that has a write could go down.",
+        then="Nothing: the node goes down in a wave of its own. Or wait until its handoff is done.",
         check=on_ring(waiting_partitions_go_alone),
         about_wave=True,
     ),
     Predicate(
         why="A key cannot be read or written at quorum while most of its owners are down.",
+        then="Get the members that are down up again, or restart fewer nodes at a time.",
         check=on_ring(preference_lists_keep_quorum),
         passes_with_time=False,
         about_wave=True,
     ),
     Predicate(
         why="Replicas of a key are in different locations. Stops in two locations can stop all of them.",
+        then="Select nodes of one zone, or correct the zone of a node.",
         check=on_cluster(every_kind.one_zone_at_a_time),
         about_wave=True,
         remedy="give them one zone",

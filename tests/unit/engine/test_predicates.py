@@ -412,7 +412,10 @@ def test_the_rules_on_which_all_rest_cannot_be_switched_off(subtests: pytest.Sub
 
 def test_red_and_bare_indices_may_be_accepted_by_name() -> None:
     red, bare = _only("cluster_not_red"), _bare()
-    index = findings(red, "cluster_not_red")[0][0].removeprefix("index ")
+    found = findings(red, "cluster_not_red")
+    index = found[0][0].removeprefix("index ")
+    named = ", ".join(subject.removeprefix("index ") for subject, _ in found)
+    assert f"`accept: {{red: [{named}]}}` in the playbook" in str(found[0][1]), "to be copied as it is"
     assert holding(wanting(red, accept_red=frozenset({index}))) == []
     accepted = wanting(bare, zero_replicas=ZeroReplicas.ACCEPT, zero_replicas_accepted=("ba*",))
     assert holding(accepted) == []
