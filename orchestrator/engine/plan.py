@@ -32,6 +32,7 @@ from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
     ActionConfirmed,
+    BaselineRecorded,
     Event,
     ForeseenNotToReturn,
     Hold,
@@ -42,7 +43,7 @@ from orchestrator.model.event import (
     StandingDown,
     WaveStarted,
 )
-from orchestrator.model.observation import ClusterView, Observation
+from orchestrator.model.observation import ClusterView, MissingCopy, Observation
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import FoundAndWanted, Plan, PlannedWave, Step, ValueToday, by_key
 from orchestrator.model.policy import (
@@ -123,6 +124,7 @@ class _Play:
         self.lasting: dict[str, None] = {}
         self.steps: list[Step] = []
         self.levels: dict[str, dict[str, FoundAndWanted]] = {}
+        self.missing: tuple[MissingCopy, ...] = ()
         self._never_pass = {rule.name for rule in kind.predicates if not rule.passes_with_time}
         self._fixed = {_STAND_DOWN, *(rule.name for rule in kind.predicates if not rule.may_be_disabled)}
         # All readings of this world agree, so one of them is enough. The seconds of the play are not those of
@@ -174,6 +176,8 @@ class _Play:
             self.state = evolve(self.state, Record(run="plan", sequence=0, at=self.now, event=event))
             if isinstance(event, WaveStarted):
                 self.waves.append(event.wave)
+            elif isinstance(event, BaselineRecorded):
+                self.missing = event.missing
             elif isinstance(event, SettingChanged):
                 level = self.levels.setdefault(event.level.value, {})
                 level.setdefault(event.key, (event.found, event.wanted))
@@ -288,6 +292,7 @@ def _finished(
         other_versions=_other_versions(started, view),
         nodes_selected=len(started.nodes),
         settings_today=_today(started, seen, play),
+        missing=play.missing,
         pauses=bool(waves) and nodes_to_restart(begins) < len(started.nodes),
     )
 

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
-from orchestrator.model.observation import SettingValue
+from orchestrator.model.observation import MissingCopy, SettingValue
 from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.prediction import Forecast, Prediction
 
@@ -114,6 +114,7 @@ class Plan:
     settings_today: Mapping[str, ValueToday] = field(default_factory=dict)
     # the same by each level: `persistent`, `transient`
     settings_by_level: Mapping[str, Mapping[str, FoundAndWanted]] = field(default_factory=dict)
+    missing: tuple[MissingCopy, ...] = ()  # copies that are not assigned now; the run does not wait for them
 
     @property
     def nodes(self) -> frozenset[NodeName]:

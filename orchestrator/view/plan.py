@@ -29,6 +29,7 @@ from orchestrator.model.riak import limit_key, timer_key
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.next_command import next_command
 from orchestrator.untrusted import one_line, visible
+from orchestrator.view.health import missing_in_words
 from orchestrator.view.phrases import (
     STRATEGIES,
     hold_object,
@@ -75,6 +76,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "nodes_selected": plan.nodes_selected,
         "settings_today": {key: fields_of(today) for key, today in plan.settings_today.items()},
         "settings_by_level": {level: _from_to(each) for level, each in plan.settings_by_level.items()},
+        **({"missing_copies": [fields_of(one) for one in plan.missing]} if plan.missing else {}),
         **planned_object(plan),
     }
 
@@ -166,6 +168,7 @@ def _notes(plan: Plan, brevity: Brevity) -> list[str]:
         *([f"Times: {based_on}."] if based_on and brevity.notes else []),
         *([f"Fingerprint: {plan.fingerprint}"] if whole else []),
         *([_OVERLAPS] if plan.overlaps and brevity.notes else []),
+        *_missing(plan),
         *_versions_after(plan),
         *_too_short(plan),
         *([_LOSES_WRITES] if _may_lose_writes(plan) else []),
@@ -202,6 +205,13 @@ def _no_waves(plan: Plan) -> str:
     if plan.holds and plan.owed:
         return "No waves: the run ends before the first."
     return f"No waves: no node is {'selected' if plan.max_segments is None else 'restarted'}."
+
+
+def _missing(plan: Plan) -> list[str]:
+    """The line about copies that are not assigned before the run; empty without any."""
+    if not plan.missing:
+        return []
+    return [f"The cluster is {missing_in_words(plan.missing)}. The run does not wait for these copies."]
 
 
 def _versions_after(plan: Plan) -> list[str]:

@@ -39,6 +39,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.work_event import StartFailed
 from orchestrator.untrusted import one_line
 from orchestrator.view.advice import Advice, advice
+from orchestrator.view.health import health_in_words
 from orchestrator.view.host_words import said_lines, together
 from orchestrator.view.merge_summary import (
     copied_of,
@@ -101,6 +102,7 @@ class Summary:
     start_failures: tuple[StartFailed, ...] = ()  # why nodes did not start
     down: StandingDown | None = None  # why it stood down, with which `message` begins; None if it did not
     left_lines: tuple[str, ...] = ()  # the same for people, without the nodes that failed
+    health: str = ""  # that of the cluster before and after; empty if it was green, or is not known
 
 
 _NOTHING: Final[Mapping[NodeName, Instant]] = {}
@@ -169,6 +171,7 @@ def summary(
         sent_starts=tuple(_starts(attempt, ActionSent)) if restores else (),
         resumed=any(isinstance(event, _AGAIN) for event in events),
         restarted_now=sum(isinstance(event, NodeRecovered) for event in attempt),
+        health="" if restores else health_in_words(events),
         merges=tuple(state.merging.indices.values()),
         recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
         by_operations=recovers_by_operations(state.begun.version, state.begun.distribution),
@@ -485,6 +488,7 @@ def _facts(end: Summary, width: int | None) -> list[Row]:
         facts += [("Settings", _settings(end)), ("Nodes down", _down(end))]
     if not end.restores:
         facts += _pending(end)
+        facts += [("Health", end.health)] if end.health else []
         facts += _copied(end)
         facts += _times(end)
     rows: list[Row] = []
