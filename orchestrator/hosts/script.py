@@ -26,12 +26,12 @@ TIMEOUT_EXIT: Final = 124
 """The exit code of a line that was ended at its limit, the same as `timeout` uses."""
 LOOK_SECONDS: Final = 30
 """Between two checks of the watchdog."""
-NONCE: Final = (
+_NONCE: Final = (
     "$(head -c 18 /proc/sys/kernel/random/uuid 2>/dev/null || tr -dc a-f0-9 </dev/urandom | head -c 18)"
 )
 """Made up on the host for one answer, in a variable of its shell: no file or command line there has it."""
 MARK_PREFIX: Final = "@@orchestrate-"
-MAKE_MARK: Final = f"orchestrate_mark={MARK_PREFIX}{NONCE}"
+MAKE_MARK: Final = f"orchestrate_mark={MARK_PREFIX}{_NONCE}"
 _MARK: Final = "$orchestrate_mark"
 _EXIT: Final = re.compile(r"[0-9]{1,10}")
 _FIRST_MARK: Final = re.compile(rf"^({MARK_PREFIX}[a-f0-9-]{{18}}) begin ", re.MULTILINE)

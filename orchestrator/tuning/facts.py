@@ -1,9 +1,9 @@
 """Every fact that tuning needs of a host, in one round trip: the script, and the parsing of its answer. Pure.
 
 The script (`shell/facts.sh`) answers with a row of numbered *pieces*. Each piece follows a line that begins
-with a mark made up on the host for this one answer, so no file can contain it. A piece counts only if the
-piece with the next number follows it and no bytes were left out of it. So a file that was cut off, in the
-middle or at the end of the answer, is never taken for a short one.
+with the mark of the answer (`script.MAKE_MARK`). A piece counts only if the piece with the next number
+follows it and no bytes were left out of it. So a file that was cut off, in the middle or at the end of the
+answer, is never taken for a short one.
 
 The order keeps the reading safe: cheap parts come first. The data paths come last, each for a few seconds at
 most, since a path on a dead NFS server never answers. The disks behind them are found by the shell functions
@@ -116,7 +116,8 @@ def facts_script(settings: HostSettings, reads: Sequence[FactReads]) -> str:
     path = "" if settings.root else "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin"
     lines = (
         path,
-        f"root={shlex.quote(settings.root.rstrip('/'))} mark=@facts-{script.NONCE}",
+        script.MAKE_MARK,
+        f"root={shlex.quote(settings.root.rstrip('/'))}",
         f"file_bytes={FILE_BYTES} tool_seconds={TOOL_SECONDS} data_seconds={DATA_SECONDS}",
         shell_text("find.sh"),
         shell_text("facts.sh"),
@@ -136,7 +137,7 @@ def _word(pattern: str) -> str:
 
 
 CUT_OFF: Final = "the host's answer was cut off here"
-_FIRST: Final = re.compile(r"^(@facts-\S+) 1 ", re.MULTILINE)
+_FIRST: Final = re.compile(rf"^({script.MARK_PREFIX}\S+) 1 ", re.MULTILINE)
 _KILLED: Final = frozenset({124, 137})
 """Exit codes of `timeout`, and of a command ended by SIGKILL."""
 _REASON_CHARACTERS: Final = 200

@@ -1,12 +1,12 @@
-# What is read of a host, printed as numbered pieces, see tuning/facts.py; find.sh comes before it. $mark begins each piece,
-# $file_bytes is the most of one file or output, and a tool has $tool_seconds.
+# What is read of a host, printed as numbered pieces, see tuning/facts.py; find.sh comes before it. $orchestrate_mark begins
+# each piece, $file_bytes is the most of one file or output, and a tool has $tool_seconds.
 
 n=0
 
 # h TITLE: the head of a piece.
 h() {
     n=$((n + 1))
-    printf '\n%s %s %s\n' "$mark" "$n" "$1"
+    printf '\n%s %s %s\n' "$orchestrate_mark" "$n" "$1"
 }
 
 # piece TITLE BODY
@@ -20,7 +20,7 @@ out() {
     h "out $1"
     shift
     n=$((n + 1))
-    { "$@" 2>&1; r=$?; printf '\n%s %s exit\n%s' "$mark" "$n" "$r"; } | head -c "$file_bytes"
+    { "$@" 2>&1; r=$?; printf '\n%s %s exit\n%s' "$orchestrate_mark" "$n" "$r"; } | head -c "$file_bytes"
     h over
 }
 

@@ -102,7 +102,7 @@ def test_the_mark_of_an_answer_is_new_and_in_no_argument() -> None:
 
 
 def test_without_the_uuid_of_the_kernel_there_is_a_mark() -> None:
-    line = script.NONCE.replace("/proc/sys/kernel/random/uuid", "/no/such")
+    line = script._NONCE.replace("/proc/sys/kernel/random/uuid", "/no/such")
     found = [answer(f"/bin/sh -c {shlex.quote(f'echo {line}')}").strip() for _ in range(2)]
     assert found[0] != found[1]
     assert all(re.fullmatch("[a-f0-9]{18}", one) for one in found)

@@ -117,8 +117,8 @@ def test_a_file_is_read_as_it_is_whatever_its_name(subtests: pytest.Subtests, tr
         "blank": b"\n\nblank\n\n",
         "dos": b"a\r\nb\r\n",
         "blanks": b"  \t ",
-        "marks": b"@facts-1 2 exit\n0\n@facts-1 3 end\n",
-        "open mark": b"\n@facts-12345678-abcd-ef00 9 exit\n0",
+        "marks": b"@@orchestrate-1 2 exit\n0\n@@orchestrate-1 3 end\n",
+        "open mark": b"\n@@orchestrate-12345678-abcd-ef00 9 exit\n0",
         "an earlier answer": tree.answer([EVERYTHING]).encode(),
         "words": b"%s %d \\n $(id)",
         "utf-8": "gr\u00fc\u00df dich \u6570\u636e\n".encode(),
@@ -396,7 +396,7 @@ def test_an_answer_with_words_around_it_and_one_that_is_none(tree: HostTree) -> 
     for output, why in [
         ("", "no output"),
         ("Welcome!\nThis account is currently not available.\n", "This account is currently not available."),
-        ("@facts-x 1 note markers\n", "cut off"),
+        ("@@orchestrate-x 1 note markers\n", "cut off"),
     ]:
         assert why in reason(read_facts(output, settings, [EVERYTHING]))
     answer = tree.answer([EVERYTHING])
