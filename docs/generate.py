@@ -36,7 +36,7 @@ from orchestrator.model.event import Event
 from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.riak.rules.predicates import PREDICATES as RIAK_PREDICATES
-from orchestrator.tuning import boot, boot_files, registry
+from orchestrator.tuning import boot, registry
 from orchestrator.tuning.tunable import shown as _shown
 
 FOLDER: Final = Path(__file__).parent / "reference"
@@ -154,10 +154,6 @@ with the original value, for `tune revert`. `tune check` changes nothing.
 Tunables are applied in the order of this table; the order in the profile does not matter.
 """
 _STORES: Final = ("elasticsearch", "riak", "cassandra", "hadoop")
-_LASTING_MODULES: Final = (
-    ("The boot script", boot_files),
-    ("At the next boot", boot),
-)
 
 
 def tuning() -> str:
@@ -193,7 +189,7 @@ def tuning() -> str:
         "## What they do\n",
         *(f"### {names}\n\n{inspect.getdoc(kind)}\n" for kind, names in kinds.items()),
         "## How values last over a boot\n",
-        *(f"### {title}\n\n{_of_module(module)}\n" for title, module in _LASTING_MODULES),
+        f"{_of_module(boot)}\n",
         "## Reasons and sources of the shipped values\n",
         _table(("tunable", "value", "profile", "why", "source"), reasons),
     )

@@ -38,7 +38,7 @@ from orchestrator.model.host import (
 )
 from orchestrator.model.host_settings import HostSettings
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
-from orchestrator.tuning.boot_files import shell_text
+from orchestrator.tuning.boot import shell_text
 from orchestrator.tuning.tunable import FactReads
 
 FILE_BYTES: Final = 64 * 1024

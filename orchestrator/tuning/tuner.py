@@ -27,8 +27,7 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict
 from orchestrator.redact import Redactor, beginning_of
 from orchestrator.tuning import boot
-from orchestrator.tuning.boot import BootPlace
-from orchestrator.tuning.boot_files import part_name
+from orchestrator.tuning.boot import BootPlace, part_name
 from orchestrator.tuning.facts import ANSWER_BYTES, facts_script, read_facts
 from orchestrator.tuning.registry import TUNABLES
 from orchestrator.tuning.tunable import FactReads, Tunable, unchanged

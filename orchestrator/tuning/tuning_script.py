@@ -28,8 +28,7 @@ from orchestrator.model.tuning import (
 )
 from orchestrator.redact import end_of
 from orchestrator.tuning.blocks import BEGIN, END
-from orchestrator.tuning.boot import is_part, is_shared
-from orchestrator.tuning.boot_files import FOLDER, shell_text
+from orchestrator.tuning.boot import FOLDER, is_part, is_shared, shell_text
 
 SUDOERS: Final = f"{sudo.PAGE} (host tuning)"
 _BEFORE_SUDO: Final = re.compile(r"^.*?: (?=sudo: |Sorry, )")

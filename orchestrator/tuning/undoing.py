@@ -22,8 +22,7 @@ from orchestrator.model.tuning import (
     subject_of,
 )
 from orchestrator.tuning.blocks import block_in, has_stray_marks
-from orchestrator.tuning.boot import is_of_boot, is_part, is_shared, other_parts
-from orchestrator.tuning.boot_files import NAME, PARTS
+from orchestrator.tuning.boot import NAME, PARTS, is_of_boot, is_part, is_shared, other_parts
 from orchestrator.tuning.tunable import FactReads
 from orchestrator.tuning.tuning_script import is_own_folder
 from orchestrator.tuning.values import parse

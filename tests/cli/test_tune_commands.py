@@ -13,7 +13,7 @@ from orchestrator.model.tuning import ValueChange
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning
 from orchestrator.runtime.store import StateStore
-from orchestrator.tuning.boot_files import script_text
+from orchestrator.tuning.boot import script_text
 from tests.cli.console import Console, Said
 from tests.cli.runs import leave, record_of
 from tests.cli.small_cluster import SmallCluster

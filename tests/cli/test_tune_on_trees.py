@@ -10,7 +10,7 @@ import pytest
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import TuningProfile, TuningSetting
-from orchestrator.tuning.boot_files import HEADER, part_path
+from orchestrator.tuning.boot import HEADER, part_path
 from tests.cli.operating import Operating
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import THP, HostTree

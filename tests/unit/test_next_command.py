@@ -29,7 +29,7 @@ EXPLAINED = {
     "config/which_file.py",
     "diagnosis/findings.py",
     "tuning/tunable.py",  # written into files on hosts
-    "tuning/boot_files.py",
+    "tuning/boot.py",
     "tuning/undoing.py",  # within the output of `tune revert`
     "around/silence.py",  # the comment of a silence
     "runs/first_file.py",  # written into cluster files

@@ -41,7 +41,7 @@ from orchestrator.runtime.database import WITHOUT_IT, DatabaseUse
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import FinalTexts, Signals
 from orchestrator.runtime.store import StateMissing
-from orchestrator.tuning.boot_files import script_text
+from orchestrator.tuning.boot import script_text
 from orchestrator.tuning.undoing import Back, Foreign, Kept, Ours
 from orchestrator.untrusted import one_line
 from orchestrator.view.checks import Brief, check_lines

@@ -26,21 +26,21 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.tuning import boot, boot_files, tuner
+from orchestrator.tuning import boot, tuner
 from orchestrator.tuning.boot import BootPlace
 from orchestrator.tuning.undoing import Back, Ours, rank, reads_for, standing
 from tests.fakes.tuned_hosts import current, profile, rhel6, setting, with_files
 
 PLACE, OTHER = BootPlace(part="prod+es1"), BootPlace(part="other+es9")
-PART, OTHER_PART = (boot_files.part_path(place.part) for place in (PLACE, OTHER))
-ORDER = f"{boot_files.UNIT}.d/prod+es1.conf"
-SHARED = (boot_files.SCRIPT, boot_files.UNIT, boot_files.PATH_UNIT)
+PART, OTHER_PART = (boot.part_path(place.part) for place in (PLACE, OTHER))
+ORDER = f"{boot.UNIT}.d/prod+es1.conf"
+SHARED = (boot.SCRIPT, boot.UNIT, boot.PATH_UNIT)
 DISKS = setting("io_scheduler", {"ssd": "none", "rotational": "bfq"})
 WANTED = profile(setting("vm.swappiness", "1"), DISKS)
 BRIEF = replace(WANTED, persist=False)
 DENIED = Unknown(reason="denied")
 OFF, ON = (ServiceMode(running=False, enabled=enabled) for enabled in (False, True))
-UNIT_OFF = {boot_files.NAME: ServiceFacts(present=True)}
+UNIT_OFF = {boot.NAME: ServiceFacts(present=True)}
 
 
 def compare(host: HostFacts, wanted: TuningProfile = WANTED, place: BootPlace = PLACE) -> HostTuning:
@@ -90,19 +90,19 @@ def unread(host: HostFacts, *paths: str) -> list[HostFacts]:
 
 
 def test_the_unit_is_bounded_ordered_and_started_with_tuned() -> None:
-    lines = boot_files.SERVICE_UNIT.splitlines()
+    lines = boot.SERVICE_UNIT.splitlines()
     after = "After=tuned.service systemd-sysctl.service systemd-tmpfiles-setup.service local-fs.target"
     assert {after, "PartOf=tuned.service", "Type=oneshot", "TimeoutStartSec=30"} <= set(lines)
     assert "WantedBy=multi-user.target tuned.service" in lines
     assert "StartLimitInterval=0" in lines, "it may be started again and again"
     # An active unit would not be started again by tuned's start; a requirement would delay or fail the node.
-    assert not any(word in boot_files.SERVICE_UNIT for word in ("RemainAfterExit", "RequiredBy", "Requires="))
+    assert not any(word in boot.SERVICE_UNIT for word in ("RemainAfterExit", "RequiredBy", "Requires="))
     # tuned writes the values that it found at its stop; its last act is to remove this file.
-    assert "PathChanged=/run/tuned/tuned.pid\n" in boot_files.PATH_UNIT_TEXT
-    order = boot_files.order_text("elasticsearch", {"/data/es": "/data"})
+    assert "PathChanged=/run/tuned/tuned.pid\n" in boot.PATH_UNIT_TEXT
+    order = boot.order_text("elasticsearch", {"/data/es": "/data"})
     assert order.splitlines()[1:] == ["[Unit]", "After=data.mount", "Before=elasticsearch.service"]
-    assert "sleep 30; kill -KILL" in boot_files.INIT_TEXT, "an init script is bounded too"
-    assert list(files_of(state(rhel6()))) == [PART, boot_files.SCRIPT, boot_files.INIT]
+    assert "sleep 30; kill -KILL" in boot.INIT_TEXT, "an init script is bounded too"
+    assert list(files_of(state(rhel6()))) == [PART, boot.SCRIPT, boot.INIT]
 
 
 def test_mount_units_are_named_as_systemd_names_them() -> None:
@@ -113,13 +113,13 @@ def test_mount_units_are_named_as_systemd_names_them() -> None:
         "/.data": r"\x2edata.mount",
         "/a-b/c:d_e": r"a\x2db-c:d_e.mount",
     }.items():
-        order = boot_files.order_text("elasticsearch", {"/x": point})
+        order = boot.order_text("elasticsearch", {"/x": point})
         assert f"After={unit}" in order.splitlines(), point
 
 
 def test_words_of_a_profile_and_of_a_host_are_quoted() -> None:
     path = "/d a$(x)"
-    text = boot_files.part_text("a b", ["parameter x 1", "disks x y z"], {path: "/m'"}, {path: "ssd"})
+    text = boot.part_text("a b", ["parameter x 1", "disks x y z"], {path: "/m'"}, {path: "ssd"})
     assert text.splitlines()[1:] == [
         "unit='a b.service'",
         "parameter x 1",
@@ -133,7 +133,7 @@ def test_words_of_a_profile_and_of_a_host_are_quoted() -> None:
 
 def test_no_two_nodes_share_a_part() -> None:
     names = [("a", "b"), ("a-b", "c"), ("a", "b-c"), ("", "a+b"), ("a", "riak@b"), ("a", "b/c"), ("a", "b_c")]
-    found = [boot_files.part_name(*one) for one in [*names, ("..", "x")]]
+    found = [boot.part_name(*one) for one in [*names, ("..", "x")]]
     assert len(set(found)) == len(names) + 1
     assert all(re.fullmatch(r"[A-Za-z0-9_+][A-Za-z0-9_.@+-]*", name) for name in found), found
 
@@ -148,7 +148,7 @@ def test_at_the_next_boot_is_a_fact_of_script_part_and_unit() -> None:
     assert (state(made).verdict, state(made).detail) == (Verdict.OK, "")
     for broken in (
         serving(made, **UNIT_OFF),
-        with_files(made, **{boot_files.SCRIPT: None}),
+        with_files(made, **{boot.SCRIPT: None}),
         with_files(made, **{PART: None}),
     ):
         assert at_boot(broken) == {boot.NOT_SET}
@@ -157,7 +157,7 @@ def test_at_the_next_boot_is_a_fact_of_script_part_and_unit() -> None:
 
 def test_what_is_shown_of_the_boot_is_what_is_installed() -> None:
     files = files_of(state(current()))
-    assert files[boot_files.SCRIPT].wanted == boot_files.script_text("")
+    assert files[boot.SCRIPT].wanted == boot.script_text("")
     assert compare(current()).part == {PART: files[PART].wanted}
     assert compare(installed(current())).part == compare(current()).part
     assert compare(current(), BRIEF).part == {}
@@ -167,12 +167,12 @@ def test_what_of_an_installed_boot_script_differs_is_named(subtests: pytest.Subt
     made = installed(current())
     theirs = profile(setting("vm.swappiness", "10"), DISKS)
     broken = "data '/data/es /data\n"
-    edited = with_files(made, **{boot_files.PATH_UNIT: "[Path]\n"})
+    edited = with_files(made, **{boot.PATH_UNIT: "[Path]\n"})
     for host, detail in [
         (current(), ""),
-        (edited, f"edited, or of another version: {boot_files.PATH_UNIT}"),
-        (with_files(made, **{boot_files.SCRIPT: None}), f"missing: {boot_files.SCRIPT}"),
-        (serving(made, **UNIT_OFF), f"off: {boot_files.NAME}"),
+        (edited, f"edited, or of another version: {boot.PATH_UNIT}"),
+        (with_files(made, **{boot.SCRIPT: None}), f"missing: {boot.SCRIPT}"),
+        (serving(made, **UNIT_OFF), f"off: {boot.NAME}"),
         # Another operator, with a state database of their own, wanted them.
         (installed(current(), wanted=theirs), f"replaces in {PART}: parameter vm.swappiness 10"),
         # A person broke it.
@@ -184,20 +184,20 @@ def test_what_of_an_installed_boot_script_differs_is_named(subtests: pytest.Subt
 
 def test_a_unit_that_is_off_or_stopped_is_enabled_and_started() -> None:
     (change,) = services_of(state(serving(installed(rhel6()), **UNIT_OFF)))
-    assert change == ServiceChange(service=boot_files.NAME, found=OFF, wanted=ON)
+    assert change == ServiceChange(service=boot.NAME, found=OFF, wanted=ON)
     # A kill between the two leaves the path unit so: a change of tuned's profile would not run the script.
-    stopped = {boot_files.PATH_NAME: ServiceFacts(present=True, enabled=True)}
+    stopped = {boot.PATH_NAME: ServiceFacts(present=True, enabled=True)}
     found = state(serving(installed(current()), **stopped))
     runs = ServiceMode(running=True, enabled=True)
     assert found.verdict is Verdict.DRIFT
-    assert (boot_files.PATH_NAME, runs) in [(one.service, one.wanted) for one in services_of(found)]
+    assert (boot.PATH_NAME, runs) in [(one.service, one.wanted) for one in services_of(found)]
 
 
 def test_nothing_is_written_where_the_boot_cannot_be_known(subtests: pytest.Subtests) -> None:
     hosts = [
         replace(current(), init=InitSystem.OTHER),
-        with_files(rhel6(), **{boot_files.INIT: DENIED}),
-        *unread(current(), boot_files.PARTS, *SHARED, ORDER, PART),
+        with_files(rhel6(), **{boot.INIT: DENIED}),
+        *unread(current(), boot.PARTS, *SHARED, ORDER, PART),
     ]
     for number, host in enumerate(hosts):
         with subtests.test(number=number):
@@ -230,7 +230,7 @@ def test_data_on_another_file_system_is_not_touched() -> None:
     assert not [one for each in found.states for one in each.changes if "/sys/block" in str(one)]
     # A new data path with blanks is not taken for a moved one.
     mounts = {"/data dir/a": "/m", "/data dir/b": "/n"}
-    text = boot_files.part_text("x", ["disks scheduler none bfq"], {"/data dir/a": "/m"}, {})
+    text = boot.part_text("x", ["disks scheduler none bfq"], {"/data dir/a": "/m"}, {})
     host = with_files(replace(current(), mounts=mounts), **{PART: text})
     assert boot.data_moved(host, PLACE) == ""
     assert "/data dir/a" in boot.data_moved(replace(host, mounts={**mounts, "/data dir/a": "/"}), PLACE)
@@ -255,8 +255,8 @@ def test_what_no_longer_has_to_last_is_removed(subtests: pytest.Subtests) -> Non
     assert all(one.found == made.text(path) and one.wanted is None for path, one in files.items())
     # Off before their files are gone, and the part last: a removal that is killed is completed.
     assert [getattr(one, "service", "") for one in found.changes[:2]] == [
-        boot_files.PATH_NAME,
-        boot_files.NAME,
+        boot.PATH_NAME,
+        boot.NAME,
     ]
     assert found.changes[-1] == files[PART]
     assert compare(installed(made, wanted=BRIEF), BRIEF).states[0].tunable != BOOT
@@ -270,7 +270,7 @@ def test_what_no_longer_has_to_last_is_removed(subtests: pytest.Subtests) -> Non
 
 def test_another_nodes_later_part_decides_what_lasts(subtests: pytest.Subtests) -> None:
     """The script runs the parts by name, and the last value stays: ours is not the one after a boot."""
-    later, earlier = (boot_files.part_path(name) for name in ("zz+es9", "aa+es9"))
+    later, earlier = (boot.part_path(name) for name in ("zz+es9", "aa+es9"))
     for path, line, stays in [
         (later, "parameter vm.swappiness 10", False),
         (earlier, "parameter vm.swappiness 10", True),
@@ -278,7 +278,7 @@ def test_another_nodes_later_part_decides_what_lasts(subtests: pytest.Subtests) 
         (later, "parameter vm.max_map_count 10", True),
     ]:
         with subtests.test(path=path, line=line):
-            host = with_files(installed(current()), **{path: f"{boot_files.HEADER}{line}\n"})
+            host = with_files(installed(current()), **{path: f"{boot.HEADER}{line}\n"})
             found = compare(host)
             (swappiness,) = (one for one in found.states if one.tunable == "vm.swappiness")
             at_boot = boot.SET_BY_US if stays else f"{later} sets another value after it"
@@ -293,27 +293,27 @@ def test_the_script_is_shared_and_stays_for_another_cluster() -> None:
     # Its ledger has to switch the units off, if its part is the last one.
     assert [one.service for one in services_of(second)] == list(boot.SERVICES)
     claims = {path: one for path, one in files_of(second).items() if boot.is_shared(one)}
-    assert set(claims) >= {boot_files.SCRIPT, boot_files.UNIT}
+    assert set(claims) >= {boot.SCRIPT, boot.UNIT}
     # Before this program there was no script: whoever reverts last removes it.
     assert all(one.found is None for one in claims.values())
-    theirs = files_of(state(with_files(current(), **{boot_files.SCRIPT: "theirs\n"})))[boot_files.SCRIPT]
+    theirs = files_of(state(with_files(current(), **{boot.SCRIPT: "theirs\n"})))[boot.SCRIPT]
     assert theirs.undone().wanted == "theirs\n", "a file of others at our path is restored"
-    script = claims[boot_files.SCRIPT]
+    script = claims[boot.SCRIPT]
     undo = (script.undone(),)
     assert standing(both, undo, parts={PART}) == Back(why=f"it stays for {OTHER_PART}")
     alone = replace(both, files={path: text for path, text in both.files.items() if path != OTHER_PART})
     assert standing(alone, undo, parts={PART}) == Ours(change=undo[0])
-    assert boot_files.PARTS in reads_for([script]).files
+    assert boot.PARTS in reads_for([script]).files
 
 
 def test_our_unit_is_off_before_values_are_restored() -> None:
-    unit = ServiceChange(service=boot_files.NAME, found=OFF, wanted=ON)
-    removed = ServiceChange(service=boot_files.NAME, found=ON, wanted=OFF)
+    unit = ServiceChange(service=boot.NAME, found=OFF, wanted=ON)
+    removed = ServiceChange(service=boot.NAME, found=ON, wanted=OFF)
     part = FileChange(path=PART, found="x", wanted=None)
     value = ValueChange(path="/proc/sys/vm/swappiness", found="1", wanted="60")
     tuned = TunedChange(found="a", wanted="b")
     assert sorted([removed, value, tuned, part, unit], key=rank) == [part, unit, tuned, value, removed]
     # tuned was started a moment ago: while it runs, the unit is no other program's change.
-    runs = {boot_files.NAME: ServiceFacts(present=True, running=True, enabled=True)}
+    runs = {boot.NAME: ServiceFacts(present=True, running=True, enabled=True)}
     made = serving(installed(current()), **runs)
     assert standing(made, (removed,), parts={PART}) == Ours(change=removed)

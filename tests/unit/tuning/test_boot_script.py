@@ -19,7 +19,7 @@ from orchestrator.model.tuning import (
     TuningSetting,
     ValueChange,
 )
-from orchestrator.tuning import boot_files
+from orchestrator.tuning import boot
 from orchestrator.tuning.facts import facts_script
 from orchestrator.tuning.registry import TUNABLES
 from orchestrator.tuning.tuning_script import tuning_script
@@ -29,7 +29,7 @@ from tests.fakes.cases import rows
 from tests.fakes.host_tree import THP, HostTree
 from tests.tools import SHELLS, needs, shell_words
 
-PART = boot_files.part_path("prod+es1")
+PART = boot.part_path("prod+es1")
 SCHEDULER = "/sys/block/nvme0n1/queue/scheduler"
 VM = "/proc/sys/vm/"
 SWAPPINESS = f"{VM}swappiness"
@@ -62,8 +62,8 @@ def write_part(
 ) -> None:
     """The part of a node whose data path is on the file system that is mounted at `at`."""
     data = host_kinds.DATA
-    text = boot_files.part_text("elasticsearch", lines, {data: at}, {data: kind} if kind else {})
-    tree.write(boot_files.part_path(name), text)
+    text = boot.part_text("elasticsearch", lines, {data: at}, {data: kind} if kind else {})
+    tree.write(boot.part_path(name), text)
 
 
 def run(
@@ -71,7 +71,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """A boot. Its folder holds a file that `?` would match."""
     tree.write("/tmp/work/7", "")
-    done = tree.shell(script or boot_files.script_text(str(tree.path)), words)
+    done = tree.shell(script or boot.script_text(str(tree.path)), words)
     assert done.stderr == ""
     assert list(tree.path.rglob("ran")) == [], "what a command in a name or in a value would have made"
     return done
@@ -84,8 +84,8 @@ def read(tree: HostTree, path: str) -> str:
 def test_a_shell_checker_has_nothing_to_say(tree: HostTree, tmp_path: Path) -> None:
     """Of the scripts that stay on a host, and of those that read and change one."""
     scripts = {
-        "boot.sh": boot_files.script_text(""),
-        "init": boot_files.INIT_TEXT,
+        "boot.sh": boot.script_text(""),
+        "init": boot.INIT_TEXT,
         "facts.sh": f"#!/bin/sh\n{facts_script(tree.settings(), [one.reads for one in TUNABLES.values()])}",
         "change.sh": f"#!/bin/sh\n{tuning_script(tree.settings(), CHANGES)}",
     }
@@ -159,7 +159,7 @@ def test_a_line_that_cannot_be_set_is_named_and_left_out_alone(tree: HostTree, s
         tree.sysctl(f"vm.own{number}", 60)
         own = (BOTH[0], f"parameter vm.own{number} 1")
         lines = (*own, line) if line in cut_off else (line, *own, "")
-        tree.write(boot_files.part_path(f"p{number}+es1"), boot_files.HEADER + "\n".join(lines))
+        tree.write(boot.part_path(f"p{number}+es1"), boot.HEADER + "\n".join(lines))
     done = run(tree, shell)
     assert done.returncode == 1
     assert [text for text in said.values() if text not in done.stdout] == []
@@ -171,8 +171,8 @@ def test_data_paths_with_any_name_are_found(tree: HostTree, shell: list[str]) ->
     for number, name in enumerate((*ROWS["names"], "a" * 250)):
         path = f"/data/{name}"
         tree.folder(path)
-        text = boot_files.part_text("elasticsearch", BOTH, {path: "/data"}, {path: "ssd"})
-        tree.write(boot_files.part_path(f"p{number}+es1"), text)
+        text = boot.part_text("elasticsearch", BOTH, {path: "/data"}, {path: "ssd"})
+        tree.write(boot.part_path(f"p{number}+es1"), text)
     done = run(tree, shell)
     assert (done.returncode, "NOT set" in done.stdout, read(tree, SCHEDULER)) == (0, False, "none")
 
@@ -194,14 +194,14 @@ def test_a_value_is_written_as_it_is_and_read_back(tree: HostTree, shell: list[s
 
 def test_a_piece_of_a_part_sets_only_its_whole_lines(tree: HostTree) -> None:
     """A kill while it was written leaves one: `vm.b 1` of 10 would be another value."""
-    whole = boot_files.part_text("elasticsearch", ["parameter vm.a@ 0", "parameter vm.b@ 10"], {}, {})
+    whole = boot.part_text("elasticsearch", ["parameter vm.a@ 0", "parameter vm.b@ 10"], {}, {})
     first, end = whole.index("parameter"), whole.index("\n", whole.index("parameter"))
     lengths = sorted({*range(first, len(whole), 9), end, end + 1, len(whole) - 2, len(whole) - 1})
     letters = dict(zip("cdefghijklmnopqrstuvwxyz", lengths, strict=False))
     assert len(letters) == len(lengths)
     for letter, length in letters.items():
         tree.sysctls({f"vm.a{letter}": 1, f"vm.b{letter}": 60})
-        tree.write(boot_files.part_path(f"p{letter}+es1"), whole.replace("@", letter)[:length])
+        tree.write(boot.part_path(f"p{letter}+es1"), whole.replace("@", letter)[:length])
     run(tree)
     found = {letter: (read(tree, f"{VM}a{letter}"), read(tree, f"{VM}b{letter}")) for letter in letters}
     assert found == {letter: ("0" if length > end else "1", "60") for letter, length in letters.items()}
@@ -285,7 +285,7 @@ def test_a_boot_sets_what_an_apply_would_set(kind: str, subtests: pytest.Subtest
         for group in ("system.slice", "system.slice/elasticsearch.service"):
             tree.write(f"/sys/fs/cgroup/memory/{group}/memory.swappiness", "60\n")
     # A kernel puts brackets around the word that is written, and this file tree does not.
-    once = boot_files.script_text(str(tree.path)).replace('"$round" -ge 3', '"$round" -ge 1')
+    once = boot.script_text(str(tree.path)).replace('"$round" -ge 3', '"$round" -ge 1')
     seen = 0
     for name, words in SETTINGS.items():
         tunable = TUNABLES[name]

@@ -12,7 +12,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.model.host import BlockDevice
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import ValueChange
-from orchestrator.tuning import boot_files, tuner
+from orchestrator.tuning import boot, tuner
 from orchestrator.tuning.boot import BootPlace
 from tests.fakes.block_tree import BlockTree
 from tests.fakes.host_tree import HostTree
@@ -142,7 +142,7 @@ CONTAINER = "900 850 0:50 / / rw - overlay overlay rw\n901 900 8:1 / /data rw - 
 
 
 def test_the_mount_of_a_path(host: Host, subtests: pytest.Subtests) -> None:
-    script = f'root={host.tree.path}\n{boot_files.shell_text("find.sh")}\nmount_of "$1"'
+    script = f'root={host.tree.path}\n{boot.shell_text("find.sh")}\nmount_of "$1"'
     for mounts, path, expected in [
         (MOUNTINFO, "/da ta/x", [r"8:17 xfs /dev/sd\134b1 /da\040ta"]),
         (MOUNTINFO, "/da", ["8:1 ext4 /dev/sda1 /"]),
@@ -212,7 +212,7 @@ def test_check_and_boot_set_the_same_values_of_the_same_disks(host: Host, seed: 
     for path, text in found.part.items():
         host.tree.write(path, text)
     before = host.tree.files()
-    done = host.tree.shell(boot_files.script_text(str(host.tree.path)))
+    done = host.tree.shell(boot.script_text(str(host.tree.path)))
     assert done.returncode == 0, (done.stdout, done.stderr)
     written = {
         (f"/sys/block/{path.split('/')[-3]}/queue/{path.split('/')[-1]}", text.strip())

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.config.tuning import load_profile
 from orchestrator.model.host import HostFacts, InitSystem, ServiceFacts
-from orchestrator.tuning import boot_files, registry, tuner
+from orchestrator.tuning import boot, registry, tuner
 from orchestrator.tuning.boot import BootPlace
 from tests.fakes.sudoers_lines import plain_commands
 from tests.fakes.tuned_hosts import KINDS, rhel6
@@ -67,8 +67,8 @@ def needed() -> dict[str, str]:
 def switched_off() -> HostFacts:
     """A RHEL 6 host on which somebody has switched our init script off."""
     host = rhel6()
-    off = {**host.services, boot_files.NAME: ServiceFacts(present=True)}
-    return replace(host, files={**host.files, boot_files.INIT: boot_files.INIT_TEXT}, services=off)
+    off = {**host.services, boot.NAME: ServiceFacts(present=True)}
+    return replace(host, files={**host.files, boot.INIT: boot.INIT_TEXT}, services=off)
 
 
 def allowed(command: str, *files: Path) -> bool:

@@ -27,7 +27,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.tuning import boot, boot_files, registry, tuner
+from orchestrator.tuning import boot, registry, tuner
 from orchestrator.tuning.blocks import with_block
 from orchestrator.tuning.boot import BootPlace
 from tests.fakes import host_kinds
@@ -225,7 +225,7 @@ def test_the_next_boot_is_ours_whatever_tuned_ships(name: str, tmp_path: Path) -
         elif isinstance(change, ServiceChange):
             tree.service(change.service)
     assert [state.at_boot for state in read(tree, PAGES).states] == [boot.SET_BY_US, boot.SET_BY_US]
-    assert tree.shell(tree.read(boot_files.SCRIPT) or "").returncode == 0
+    assert tree.shell(tree.read(boot.SCRIPT) or "").returncode == 0
     assert "never" in (tree.read(f"{THP}/enabled") or "")
     assert read(tree, PAGES).states[1].verdict is Verdict.OK
 
