@@ -359,7 +359,7 @@ def test_a_refused_password_of_the_environment_ends_the_run(night: Night, rotate
     assert night.is_up(), run.text
     assert night.started in run.text
     assert night.restarted() == {night.victim}
-    assert "NOT RESTORED   cluster.routing.allocation.enable (persistent)" in run.text
+    assert "NOT RESTORED   setting cluster.routing.allocation.enable (persistent)" in run.text
     assert "runs out by itself" in run.text, "the lease"
     command = advised(run.text, "restore")
     knowing = replace(night.operator, password=rotated.password)

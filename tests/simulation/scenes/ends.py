@@ -139,7 +139,7 @@ SCENES: Final = (
     Scene(name="ends: not restored, and restored by hand",
         befalls=[taken(LONG, "restore_settings", after=0.0)], ends=NOT_RESTORED,
         then=[
-            _ends(", then ended NOT RESTORED (code 8)", "NOT RESTORED  cluster.routing",
+            _ends(", then ended NOT RESTORED (code 8)", "NOT RESTORED  setting cluster.routing",
                 "have the credentials accepted, then restore:"),
             LONG, typed("restore run-1", ends=RESTORED),
             _ends("✓ prod: restored after run run-1: 3 settings as before"),

@@ -116,7 +116,12 @@ def _what_is_left(verb: str, played: Played) -> None:
     assert _since(played, StandingDown) < 60.0, "it does not wait for what cannot be seen"
     assert all(node.process for node in played.world.nodes.values()), "a start needs no API"
     lines = summary_lines(_summary(played))
-    parts = ["NOT RESTORED   cluster.routing", LINE, "runs out by itself", "orchestrate restore run-1"]
+    parts = [
+        "NOT RESTORED   setting cluster.routing",
+        LINE,
+        "runs out by itself",
+        "orchestrate restore run-1",
+    ]
     if verb in ("stop", "start"):
         parts.append("was started, and not seen in the cluster")
     assert [part for part in parts if not any(part in line for line in lines)] == []
