@@ -25,6 +25,7 @@ from orchestrator.runs.past_runs import Wanted, find_run, leave_request, state_i
 from orchestrator.runs.prepare import Preparation, prepare
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import host_name, suspended_pid
+from orchestrator.runtime.lease import LeaseHolder
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object
@@ -95,7 +96,7 @@ def start(
         plan = None
         if not yes:
             plan = prepared.plan()
-            confirm(plan, context, steps=steps, restores=prepared.left is not None)
+            confirm(prepared, plan, context, steps=steps)
         return int(exit_code(prepared.run(plan)))
 
 
@@ -152,8 +153,8 @@ def show_plan(plan: Plan, context: Context, *, steps: bool, restores: bool) -> E
 
 
 def note_beforehand(prepared: Preparation, context: Context, *, looks: bool = True) -> None:
-    """Print that nothing is due or an earlier run is unfinished. `looks`: a person reads a plan now."""
-    for note in (prepared.not_due, *(prepared.held_or_left() if looks else ()), prepared.half_done()):
+    """Print which run has or had the cluster, and that nothing is due. `looks`: a person reads a plan now."""
+    for note in (*(prepared.held_or_left() if looks else ()), prepared.not_due, prepared.half_done()):
         if note is not None:
             context.note(note)
 
@@ -197,12 +198,13 @@ def prepared_run(
 
     Raises:
         OrchestratorError: files, flags, secrets, cluster, zones or selection are wrong.
+        LeaseError: a question follows, and another run is at work.
     """
     with context.connect(context.ports(file), state) as connection:
         source = connection.ports.policy(playbook, overrides)
         if asks and not (overrides.only or overrides.exclude):
             require_terminal(context)
-        yield prepare(connection, source, restarts=restarts)
+        yield prepare(connection, source, restarts=restarts, asks=asks)
 
 
 def confirm_run(verb: str, entry: RunEntry, store: StateStore, context: Context, *, yes: bool) -> None:
@@ -230,7 +232,9 @@ def confirm_run(verb: str, entry: RunEntry, store: StateStore, context: Context,
         )
 
 
-def confirm(plan: Plan, context: Context, look: str = "--dry-run", *, steps: bool, restores: bool) -> None:
+def confirm(
+    prepared: Preparation, plan: Plan, context: Context, look: str = "--dry-run", *, steps: bool
+) -> None:
     """Show the plan, as `show_plan` does, and ask.
 
     Raises:
@@ -238,12 +242,17 @@ def confirm(plan: Plan, context: Context, look: str = "--dry-run", *, steps: boo
         typer.Abort: the answer is no.
     """
     require_terminal(context, look)
-    show_plan(plan, context, steps=steps, restores=restores)
-    ask(question(plan), context)
+    show_plan(plan, context, steps=steps, restores=prepared.left is not None)
+    ask(question(plan, prepared.holder), context)
 
 
-def question(plan: Plan) -> str:
-    """The text of the question: what a yes begins. The verdict of the plan is right above it."""
+def question(plan: Plan, holder: LeaseHolder | None = None) -> str:
+    """The text of the question: what a yes begins. The verdict of the plan is right above it.
+
+    Args:
+        plan: of the run.
+        holder: the run that may have the cluster; this one begins only if it does not.
+    """
     number = len(plan.nodes)
     nodes = nodes_of(number, plan.nodes_selected or number)
     if plan.max_segments is None:
@@ -256,7 +265,11 @@ def question(plan: Plan) -> str:
         first = merge if due else "put right what the loader left" if put_right else ""
         then = f"restart {nodes}" if number else ""
         what = f"{plan.cluster}: {', then '.join(filter(None, (first, then))) or 'merge nothing'}"
-    held = f", though {counted(len(plan.holds), 'check holds', 'checks hold')} it now" if plan.holds else ""
+    if holder is not None:
+        held = f" if run {holder.run} of {one_line(holder.owner)} no longer runs"
+    else:
+        checks = counted(len(plan.holds), "check holds", "checks hold")
+        held = f", though {checks} it now" if plan.holds else ""
     return f"{what}{', then pause' if plan.pauses else ''}{held}?"
 
 

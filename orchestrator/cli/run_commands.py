@@ -211,7 +211,7 @@ def apply(
         require_terminal(context, look)
         context.require_state(state)
     with context.connect(context.ports(context.cluster(loaded.cluster_file)), state) as connection:
-        prepared, made = prepare_saved(connection, loaded)
+        prepared, made = prepare_saved(connection, loaded, asks=not yes)
         if prepared.not_due:
             try:
                 prepared = prepared.restored(agreed=made)
@@ -219,7 +219,7 @@ def apply(
                 return int(exit_code(failed.state))
             return end_without_nodes(prepared, context)
         if not yes:
-            confirm(made, context, look, steps=steps, restores=prepared.left is not None)
+            confirm(prepared, made, context, look, steps=steps)
         return int(exit_code(prepared.run(made)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -44,7 +45,8 @@ from orchestrator.runs.surroundings import require_surroundings
 from orchestrator.runs.takeover import new_run, release_dead, restore_others
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.executor import Executor
-from orchestrator.runtime.store import StateMissing
+from orchestrator.runtime.lease import LeaseHolder
+from orchestrator.runtime.store import RunEntry, StateMissing
 from orchestrator.view.progress import half_done
 from orchestrator.view.text import listed
 
@@ -64,6 +66,7 @@ class Preparation:
     loaded: LoadedIndices | None = None  # the indices of a bulk load; None for a restart alone
     # what a dead run left: `view` and `started` are as they will be when this run has restored it
     left: DeadRun | None = None
+    holder: LeaseHolder | None = None  # the run that has the cluster now, or may have it
     before: Sequence[str] = ()  # what was restored of dead runs already, for the end of the run
 
     @property
@@ -145,15 +148,14 @@ class Preparation:
                 self.left.words(self.connection.process.now).sentence(f"this {verb}"),
                 *("To restore it alone:", f"    {command('restore', run)}"),
             )
-        found = _lease_record(self.connection, self.started.policy, self.started.cluster_uuid)
-        if not isinstance(found, LeaseRecord) or self.connection.process.gone(found.process):
+        if self.holder is None:
             return ()
-        held = (
-            f"run {found.run} of {found.owner} holds the cluster: a new run can begin when it has"
-            " ended or its heartbeat stops. This plan shows the cluster as it is now, held by what that"
-            " run has changed and will restore: change none of it by hand"
+        ends = "it has ended" if self.holder.here else "it has ended or its heartbeat stops"
+        now = "This plan shows the cluster as it is now, held by what that run has changed and restores"
+        return (
+            f"{self.holder.refusal()}. A new run can begin when {ends}",
+            f"{now}: change none of it by hand",
         )
-        return (held,)
 
     def half_done(self) -> str | None:
         """A note that the last run on this cluster can be resumed: a new run restarts its nodes once more."""
@@ -262,13 +264,27 @@ def _require_same_nodes(now: RunStarted, agreed: RunStarted) -> None:
         )
 
 
-def _lease_record(connection: Connection, policy: Policy, uuid: str) -> LeaseRecord | Unknown | None:
-    return lease_record(connection.ports.lease, policy.lease, uuid, connection.recorded)
+def _before_this(
+    connection: Connection, first: _First, policy: Policy, *, asks: bool
+) -> tuple[DeadRun | None, LeaseHolder | None]:
+    """What a dead run left on the cluster; or the run that has it, if its process is not known to be gone.
 
-
-def _left_behind(connection: Connection, first: _First, policy: Policy) -> DeadRun | None:
-    record = _lease_record(connection, policy, first[0].uuid)
-    return dead_run(record, connection.recorded, connection.process.gone)
+    Raises:
+        LeaseError: a question would follow, and the process of that run certainly runs.
+    """
+    view, process = first[0], connection.process
+    record = lease_record(connection.ports.lease, policy.lease, view.uuid, connection.recorded)
+    left = dead_run(record, connection.recorded, process.gone)
+    if not isinstance(record, LeaseRecord) or process.gone(record.process):
+        return left, None
+    state = ""
+    with suppress(JournalError):  # only for the commands that name it
+        runs = connection.recorded(lambda store: store.runs(cluster=view.name), tuple[RunEntry, ...]())
+        state = connection.kept_in if record.run in {entry.run for entry in runs} else ""
+    holder = LeaseHolder.of(view.name, record, state=state, alive=process.alive)
+    if asks and holder.here:
+        raise holder.refusal()
+    return left, holder
 
 
 def _as_restored(connection: Connection, first: _First, policy: Policy, left: DeadRun | None) -> _First:
@@ -280,25 +296,30 @@ def _as_restored(connection: Connection, first: _First, policy: Policy, left: De
     return first[0] if isinstance(after.cluster, Unknown) else after.cluster, after.settings
 
 
-def prepare(connection: Connection, source: PolicySource, *, restarts: bool = True) -> Preparation:
+def prepare(
+    connection: Connection, source: PolicySource, *, restarts: bool = True, asks: bool = False
+) -> Preparation:
     """Read the cluster for the first time, and work out how a run would begin.
 
     Args:
         connection: the cluster.
         source: the policy, from `ClusterPorts.policy`.
         restarts: False for a bulk load whose indices are merged and whose nodes are left alone.
+        asks: whether a person is asked next: not while another run is certainly at work.
 
     Raises:
         OrchestratorError: flags, secrets, cluster, zones or selection are wrong.
+        LeaseError: a person would be asked, and another run is at work.
     """
     connection.ports.require_secrets(source.secrets)
     require_surroundings(connection, source.build(None).playbook)
     first = _first_reading(connection)
     policy = source.build(len(first[0].nodes))
-    left = _left_behind(connection, first, policy)
+    left, holder = _before_this(connection, first, policy, asks=asks)
     view, settings = first = _as_restored(connection, first, policy, left)
     policy = policy if left is None else source.build(len(view.nodes))
-    prepared = replace(_prepared(connection, first, policy, restarts=restarts), left=left)
+    prepared = _prepared(connection, first, policy, restarts=restarts)
+    prepared = replace(prepared, left=left, holder=holder)
     _warn_of_endpoints(connection)
     if restarts:
         require_zones(view, settings, prepared.started.policy, connection.ports.source)
@@ -306,11 +327,14 @@ def prepare(connection: Connection, source: PolicySource, *, restarts: bool = Tr
     return prepared
 
 
-def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation, Plan]:
+def prepare_saved(
+    connection: Connection, saved: SavedPlan, *, asks: bool = False
+) -> tuple[Preparation, Plan]:
     """The same for a saved plan, whose policy is fixed; and the plan, if it is still the same.
 
     Raises:
         PlanMismatch: the plan that would be made now is another one.
+        LeaseError: as `prepare`.
     """
     ports = connection.ports
     # First of all: a secret, a host or the cluster itself may only be read as the plan says.
@@ -319,12 +343,12 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
     ports.require_secrets(secrets_of(saved.policy))
     require_surroundings(connection, saved.policy.playbook)
     first = _first_reading(connection)
-    left = _left_behind(connection, first, saved.policy)
+    left, holder = _before_this(connection, first, saved.policy, asks=asks)
     view, _ = first = _as_restored(connection, first, saved.policy, left)
     if unknown := [name for name in saved.nodes if name not in view.members]:
         raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
     require_names(saved.policy, saved.nodes)
-    prepared = replace(_prepared(connection, first, saved.policy), left=left)
+    prepared = replace(_prepared(connection, first, saved.policy), left=left, holder=holder)
     _warn_of_endpoints(connection)
     now = prepared.plan()
     if now.fingerprint != saved.fingerprint:

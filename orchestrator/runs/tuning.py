@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.daemons import in_parallel
-from orchestrator.errors import JournalError, LeaseError, UsageError
+from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect, HostFacts
@@ -24,6 +24,7 @@ from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runs.from_file import FilePorts, Members
 from orchestrator.runs.reach import host_settings
+from orchestrator.runtime.lease import LeaseHolder
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 from orchestrator.runtime.store import StateStore
 from orchestrator.tuning.boot import is_part, is_shared
@@ -219,11 +220,8 @@ def _check_free(connection: Connection, uuid: str | None) -> None:
             records.append(there)
     for record in records:
         if not connection.process.gone(record.process):
-            raise LeaseError(
-                f"another run holds the lease on {name}: run {record.run} of {record.owner}, since "
-                f"{record.started}; tune when it has ended. If it is dead: "
-                f"`{connection.on_cluster('restore')}`"
-            )
+            advice = f"tune when it has ended. If it is dead: `{connection.on_cluster('restore')}`"
+            raise LeaseHolder.of(name, record, alive=connection.process.alive).refusal(advice=advice)
 
 
 def _leases(store: StateStore, name: str, uuid: str | None) -> list[LeaseRecord]:

@@ -103,6 +103,63 @@ class LeaseSite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolder:
+    """A run that has the lease of a cluster, and whose process is not known to be gone."""
+
+    cluster: str  # its name, for messages
+    run: str
+    owner: str  # `user@host`
+    since: str  # RFC 3339
+    state: str = ""  # the state database with its journal, as after `--state`; empty if that is not known
+    here: str = ""  # what its process provably does on this machine; empty where nothing is proven
+    suspended: int | None = None  # the pid of that process if it is suspended
+
+    @classmethod
+    def of(
+        cls,
+        cluster: str,
+        record: LeaseRecord,
+        *,
+        state: str = "",
+        alive: Callable[[str], bool] = provably_alive,
+        suspended: Callable[[str], int | None] = suspended_pid,
+    ) -> LeaseHolder:
+        """The holder by its record, and what this machine can prove of its process."""
+        holder = cls(cluster=cluster, run=record.run, owner=record.owner, since=record.started, state=state)
+        if not alive(record.process):
+            return holder
+        pid, known = suspended(record.process), parse_identity(record.process)
+        its = "its process" if known is None else f"its process {known.pid}"
+        does = "runs" if pid is None else "is suspended"
+        return replace(holder, here=f"{its} {does} on this machine", suspended=pid)
+
+    def refusal(self, *, proof: str = "", advice: str = "") -> LeaseError:
+        """The refusal that names it: who, since when and where, and what to do.
+
+        Args:
+            proof: why it counts as alive; empty for what is proven here.
+            advice: what to do; empty to watch it or to end it.
+        """
+        why = f" ({proof or self.here})" if proof or self.here else ""
+        return LeaseError(
+            f"another run holds the lease on {self.cluster}: run {self.run} of {self.owner}, "
+            f"since {self.since}{why}; {advice or self._advice}"
+        )
+
+    @property
+    def _advice(self) -> str:
+        if (pid := self.suspended) is not None:  # it acts on no request until it is continued
+            return f"continue it with `kill -CONT {pid}`; to have it stand down, `kill {pid}` before that"
+        watch = next_command("status", self.run, "--watch", state=self.state)
+        stop = next_command("stop", self.run, state=self.state)
+        at = "" if self.here else " there"
+        return (
+            f"wait for it (`{watch}` shows it{at}), or end it{at} with `{stop}` "
+            "(if it was begun with another state, with that `--state`)"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """The run that takes the lease."""
 
@@ -333,14 +390,10 @@ class _Taking:
             self._watcher.watching(found, left)
             self._clock.wait(min(self._terms.poll, left))
 
-    def _held_by(self, record: LeaseRecord, why: str, advice: str = "") -> LeaseError:
-        """The refusal that names the holder."""
-        stop = next_command("stop", record.run, state=self._place.state)
-        wait = f"wait for it, or end it there with `{stop}`"
-        wait += " (if it was begun with another state, with that `--state`)"
-        return LeaseError(
-            f"another run holds the lease on {self._claim.cluster}: run {record.run} of {record.owner}, "
-            f"since {record.started} ({why}); {advice or wait}"
+    def _holder(self, record: LeaseRecord) -> LeaseHolder:
+        state, watcher = self._place.state, self._watcher
+        return LeaseHolder.of(
+            self._claim.cluster, record, state=state, alive=watcher.alive, suspended=watcher.suspended
         )
 
     def _free(self, found: LeaseRecord, asked: Instant) -> bool:
@@ -351,21 +404,14 @@ class _Taking:
         """
         if self._watcher.gone(found.process):
             return True
-        if self._watcher.alive(found.process):
-            pid = self._watcher.suspended(found.process)
-            if pid is not None:
-                # It acts on no request until it is continued.
-                advice = f"continue it with `kill -CONT {pid}`; to have it stand down, "
-                advice += f"`kill {pid}` before that"
-                raise self._held_by(found, f"its process {pid} is suspended on this machine", advice)
-            known = parse_identity(found.process)
-            here = f"its process {known.pid}" if known is not None else "its process"
-            raise self._held_by(found, f"{here} runs on this machine")
+        holder = self._holder(found)
+        if holder.here:
+            raise holder.refusal()
         if self._seen is None:
             self._seen, self._same_since = found, self._clock.now()
             return False
         if _mark(found) != _mark(self._seen):
-            raise self._held_by(found, "it is alive: it was refreshed a moment ago")
+            raise holder.refusal(proof="it is alive: it was refreshed a moment ago")
         return asked - self._same_since >= self._terms.expiry
 
     def _create(self, found: LeaseRecord | None) -> Taken | None:
@@ -415,7 +461,7 @@ class _Taking:
         if found is not None and self._claim.owns(found):
             return self._taken(found, asked)
         if found is not None and found.epoch >= new.epoch:
-            raise self._held_by(found, "it was first")
+            raise self._holder(found).refusal(proof="it was first")
         raise LeaseUnreachable(
             f"the lease in {self._place.name} cannot be taken: {reason}; nothing was changed"
         )

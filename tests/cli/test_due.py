@@ -156,7 +156,7 @@ def test_plan_and_rehearse_name_a_run_that_holds_or_left(
     cluster.started = OLD
     ended, holds = (
         "es2: left by run run-0 of ben@here; this restart",
-        "run run-0 of ben@here holds the cluster",
+        "another run holds the lease on lab: run run-0 of ben@here, since 2026-11-02 (its process ",
     )
     first = "\nTo restore it alone:\n    orchestrate restore run-0 --state "
     for command in ("plan", "rehearse"):

@@ -62,7 +62,8 @@ def test_a_live_run_is_neither_resumed_nor_taken_over(
             said = console.run(*line.split(), "--output", "json")
             assert said.code == 6, (line, said)
             assert run in said.message, line
-            assert "wait for it, or end it there with `orchestrate stop" in said.message, line
+            assert f"wait for it (`orchestrate status {run} --watch" in said.message, line
+            assert "), or end it with `orchestrate stop" in said.message, line
             assert said.lines[-1]["outcome"] == "refused"
         asked = console.run("stop", run)
         assert asked.code == 0, asked
