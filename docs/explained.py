@@ -226,7 +226,10 @@ def what_to_do(code: ExitCode) -> str:
     """The next step of an operator: after a run, the command that its end shows too."""
     step, more = AFTER.get(code), EXIT_MEANINGS[code][1]
     first = f"{step.first}, then " if step is not None and step.first else ""
-    after = "" if step is None else f"After a run: {first}`{step.command('RUN')}`."
+    instead = (
+        "" if step is None or step.instead is None else f", or `{step.instead.command('RUN')}` to continue"
+    )
+    after = "" if step is None else f"After a run: {first}`{step.command('RUN')}`{instead}."
     return f"{after} {more}".strip()
 
 

@@ -61,6 +61,7 @@ class NextStep:
     verb: str  # the command that the run's id follows
     options: tuple[str, ...] = ()
     first: str = ""  # what comes before it; empty if nothing
+    instead: NextStep | None = None  # what does this and more, for a run that has work left
 
     @property
     def lead(self) -> str:
@@ -83,7 +84,7 @@ AFTER: Final[Mapping[ExitCode, NextStep]] = {
     ExitCode.FAILED: replace(_CONTINUE, first="repair what failed", options=("--retry-failed",)),
     ExitCode.INTERRUPTED: _CONTINUE,
     ExitCode.LEASED: replace(_CONTINUE, first="wait until the other run has ended"),
-    ExitCode.NOT_RESTORED: NextStep(does="restore", verb="restore"),
+    ExitCode.NOT_RESTORED: NextStep(does="restore", verb="restore", instead=_CONTINUE),
     ExitCode.PAUSED: replace(_CONTINUE, first="look at the restarted nodes"),
 }
 """What comes after a run, by its exit code; nothing after 0. Messages, views and pages take it from here."""

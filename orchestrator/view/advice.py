@@ -26,6 +26,7 @@ class Advice:
     command: str
     does: str  # as the end of a sentence: `continue`
     first: str = ""  # what comes before it: `repair es3`; empty if nothing
+    instead: str = ""  # the command that is named before it; empty if there is only one
 
     def lines(
         self, width: int | None = None, *, column: int = 8, margin: str = "  ", simulated: bool = False
@@ -39,7 +40,10 @@ class Advice:
             simulated: whether it is after a rehearsal, which nothing continues.
         """
         said = f"{'in a real run: ' if simulated else ''}{lead(self.first, self.does)}:"
-        return [*hung(f"{margin}{NOW:<{column}}  ", said, width), *shell_lines(self.command, width, indent=4)]
+        commands = (
+            line for one in (self.instead, self.command) if one for line in shell_lines(one, width, indent=4)
+        )
+        return [*hung(f"{margin}{NOW:<{column}}  ", said, width), *commands]
 
 
 _WITHOUT_REST: Final = frozenset({Outcome.DONE, Outcome.RESTORED, Outcome.DEPOSED})
@@ -81,8 +85,10 @@ def advice(
         step = replace(step, first="have the credentials accepted")
     if code is ExitCode.LEASED and state.process.deposed is not None:
         step = replace(step, first=f"wait until run {state.process.deposed.successor} has ended")
-    command = step.command(run or state.run, state=place)
-    return Advice(command=command, does=step.does, first=step.first)
+    name, does, instead = run or state.run, step.does, ""
+    if step.instead is not None and left_to_do(state):
+        instead, does = step.instead.command(name, state=place), f"{step.instead.does}, or only {does}"
+    return Advice(command=step.command(name, state=place), does=does, first=step.first, instead=instead)
 
 
 def closing(state: RunState) -> Advice:

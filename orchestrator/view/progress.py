@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.engine.left_over import LeftOver, changes_left
 from orchestrator.engine.limits import nearest
-from orchestrator.engine.progress import MAY_BE_DOWN, Mark, NodeProgress
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, MAY_BE_DOWN, Mark, NodeProgress
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import nodes_to_restart
@@ -20,6 +20,7 @@ from orchestrator.untrusted import one_line
 from orchestrator.view.host_words import AccessLost, Silent, access_lost, silences
 from orchestrator.view.phrases import awaited
 from orchestrator.view.text import counted, duration, listed
+from orchestrator.view.turns import in_words
 
 _LONGEST = 200
 """Characters of what a wait is for: what a cluster or a host said may be in it."""
@@ -125,25 +126,28 @@ def half_done(state: RunState) -> str:
 
 
 def left_to_do(state: RunState, *, without: Sequence[str] = ()) -> str:
-    """The remaining work of a run: `3 indices and 6 nodes`; empty if there is none, as after a pure restore.
+    """The remaining work of a run: `es2 (in progress: join) and 6 more nodes`; empty if there is none.
 
-    For a node that has rejoined without owed work the run only waits; with owed work it is restarted again.
+    That is also after a pure restore. For a node that has rejoined without owed work the run only waits; with
+    owed work it is restarted again.
     """
     if state.begun.repairs is not None:
         return ""
     merges = len(state.merging.unfinished)
-    names = [name for name in state.unfinished if name not in without]
-    waited = sum(_is_back(state.nodes[name]) for name in names)
-    nodes = len(names) - waited
-    parts = [counted(merges, "index", "indices")] if merges else []
-    parts += [counted(nodes, "node")] if nodes else []
-    parts += [f"the wait for {counted(waited, 'restarted node')}"] if waited else []
+    nodes = [state.nodes[name] for name in state.unfinished if name not in without]
+    begun: dict[str, list[NodeName]] = {}
+    for node in filter(_in_progress, nodes):
+        begun.setdefault(in_words(state, node), []).append(node.name)
+    rest = len(nodes) - sum(map(len, begun.values()))
+    parts = [f"{listed(names, 3)} (in progress: {step})" for step, names in begun.items()]
+    parts += [counted(merges, "index", "indices")] if merges else []
+    parts += [counted(rest, "more node" if begun else "node")] if rest else []
     *first, last = parts or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _is_back(node: NodeProgress) -> bool:
-    return node.phase is NodePhase.REJOINED and not node.work
+def _in_progress(node: NodeProgress) -> bool:
+    return node.phase in GOING_UP_OR_DOWN or (node.phase is NodePhase.REJOINED and not node.work)
 
 
 def merges_in_words(state: RunState) -> str:

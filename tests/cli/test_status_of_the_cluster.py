@@ -48,6 +48,7 @@ UNKNOWN = f"NOT RESTORED: {WHAT}, as of {SINCE}, "
 NOTHING = f"Restored: nothing is left of {WHAT}; "
 UNWRITTEN = "the state could not be written"
 READ = "read from the cluster now"
+EITHER = f"Now         continue, or only restore:\n    orchestrate resume {RUN}"
 
 Status = Callable[..., str]
 
@@ -112,7 +113,7 @@ def test_changes_that_are_there_and_changes_by_others(
     assert f"NOT RESTORED: {len(keys) - 1} settings; {READ};" in said
     assert ": not set → 42 (changed outside this run)\n" in said
     assert "  cluster.routing.allocation.enable: not set → primaries\n" in said
-    assert f"Now         restore:\n    orchestrate restore {RUN}" in said
+    assert f"{EITHER}\n    orchestrate restore {RUN}\n" in said
     found = json.loads(status("--output", "json").splitlines()[0])
     assert len(found["not_put_back"]) == len(keys) + 1
     assert found["unwritten"] is False
@@ -144,7 +145,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
     cluster.__exit__(None, None, None)
     said = status()
     assert f"{UNKNOWN}the last record of the journal; the cluster was not read: " in said
-    assert f"Now         restore:\n    orchestrate restore {RUN}" in said
+    assert f"{EITHER}\n    orchestrate restore {RUN}\n" in said
     now = json.loads(status("--output", "json").splitlines()[0])["cluster_now"]
     assert (now["read_at"], now["changes"], bool(now["why_not"])) == (None, [], True)
 
@@ -155,7 +156,7 @@ def test_a_cluster_that_cannot_be_read_is_left_out(
     said = status()
     assert "the cluster was not read: a defect of the program: KeyError\n" in said
     assert "hunter2" not in said
-    assert f"Now         restore:\n    orchestrate restore {RUN}" in said
+    assert f"{EITHER}\n    orchestrate restore {RUN}\n" in said
 
 
 def test_a_riak_cluster_is_not_read(

@@ -130,3 +130,6 @@ def test_the_page_of_exit_codes_has_the_same_commands() -> None:
         assert f"`{step.command('RUN')}`" in what_to_do(code)
         assert step.first in what_to_do(code)
         parsed(step.command("RUN"))
+    assert "`orchestrate restore RUN`, or `orchestrate resume RUN` to continue." in what_to_do(
+        ExitCode.NOT_RESTORED
+    )

@@ -187,7 +187,10 @@ def test_what_was_done_by_halves_and_what_is_left() -> None:
     )
     assert left_to_do(MIDDLE) == left_to_do(again) == "2 indices and 3 nodes", "another turn for owed work"
     assert left_to_do(MIDDLE, without=(ES1,)) == "2 indices and 2 nodes"
-    assert left_to_do(waits) == "2 indices, 2 nodes and the wait for 1 restarted node"
+    assert left_to_do(waits) == "es1 (in progress: recover), 2 indices and 2 more nodes"
+    down = [replace(MIDDLE.nodes[name], phase=NodePhase.STOPPED) for name in (ES1, ES2)]
+    begun = replace(MIDDLE, nodes=MIDDLE.nodes.changed(*down))
+    assert left_to_do(begun) == "es1, es2 (in progress: work), 2 indices and 1 more node"
     assert half_done(state_after()) == half_done(state_after(*ALL_MERGED, nodes=0)) == ""
     restart = samples.held_state()
     assert half_done(replace(restart, nodes=Nodes(restart.nodes.values()))) == "1 of 3 nodes restarted"

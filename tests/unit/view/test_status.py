@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC
 from typing import Final
 
@@ -59,6 +60,22 @@ def test_a_run_that_lives_is_not_called_not_restored() -> None:
         lives.index("Waiting") < lives.index("Next") < lives.index("To restore") < lives.index("Last events")
     )
     assert "a new restart of this cluster restores it first" in killed
+
+
+def test_a_killed_run_is_continued_or_only_restored() -> None:
+    """Only the restore where no node is left: a run that restores another one has none."""
+    moment = moments(3)["down"]
+    assert lines_of(moment, 80, alive=False)[-3:] == [
+        "Now         continue, or only restore:",
+        "    orchestrate resume run-1",
+        "    orchestrate restore run-1",
+    ]
+    begun = replace(moment.state.begun, repairs="run-0")
+    alone = replace(moment, state=replace(moment.state, begun=begun))
+    assert lines_of(alone, 80, alive=False)[-2:] == [
+        "Now         restore:",
+        "    orchestrate restore run-1",
+    ]
 
 
 def test_the_zone_of_its_times_is_named_once() -> None:
