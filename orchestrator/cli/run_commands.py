@@ -286,6 +286,7 @@ def resume(
             )
         if not yes:
             require_terminal(context, store.command("status", entry.run))
+            past.require_free(store)
             left = left_to_do(past.state, without=skipped) or "0 nodes"
             ask(f"Resume run {entry.run} on {visible(entry.cluster)}, to do: {left}?", context)
         agrees = agrees_to_recorded(context, accepted=accept_recorded_commands, yes=yes)

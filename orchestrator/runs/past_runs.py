@@ -22,6 +22,7 @@ from orchestrator.kinds import kind_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import GateClosed, Record, RunStarted
 from orchestrator.model.gate import alert_name
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Policy
@@ -32,6 +33,7 @@ from orchestrator.runs.comparison import differences, leaves
 from orchestrator.runs.connection import ClusterPorts, Connection
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import provably_alive, provably_gone
+from orchestrator.runtime.lease import LeaseHolder
 from orchestrator.runtime.store import FINISHED, OWING, RunEntry, StateMissing, StateStore
 from orchestrator.untrusted import visible
 
@@ -338,6 +340,18 @@ class PastRun:
                 f"{ports.source}: a cluster of that name and of uuid {read.uuid} answers at its endpoints, "
                 f"and {began} of uuid {uuid}; correct `endpoints`"
             )
+
+    def require_free(self, store: StateStore) -> None:
+        """Refuse, before a question, a cluster that a run of this state and this machine has, as itself.
+
+        Raises:
+            LeaseError: its process certainly runs.
+        """
+        found = store.lease(self.started.cluster_uuid).read()
+        if isinstance(found, LeaseRecord):
+            holder = LeaseHolder.of(self.started.cluster, found, state=store.state)
+            if holder.here:
+                raise holder.refusal()
 
     def require_nodes(self, skipped: Sequence[str]) -> tuple[NodeName, ...]:
         """Names of nodes to skip.

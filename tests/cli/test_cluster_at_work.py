@@ -6,8 +6,9 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.runtime.identity import current_process
+from orchestrator.runtime.store import StateStore
 from tests.cli.console import Console
-from tests.cli.runs import DEAD_PROCESS, leave, record_of
+from tests.cli.runs import DEAD_PROCESS, RUN, entry, leave, record_of, started
 from tests.cli.small_cluster import SmallCluster
 
 HERE = str(current_process())
@@ -47,6 +48,21 @@ def test_a_holder_out_of_sight_is_in_the_question(
     assert said.code == ExitCode.INTERRUPTED
     assert "Restart 3 nodes of lab if run run-0 of ben@here no longer runs? [y/N]" in said.out
     assert {asked.method for asked in cluster.asked} == {"GET"}
+
+
+@pytest.mark.parametrize("process", [HERE, ELSEWHERE])
+def test_resume_asks_only_where_it_could_begin(
+    console: Console, store: StateStore, file: str, process: str
+) -> None:
+    """The lease in the state is that of the run itself, or of another one."""
+    begun = started(cluster_file=file)
+    store.create_run(entry(RUN, "boot/1/2/3")).append([begun], 1.0)
+    store.lease(begun.cluster_uuid).create(record_of(RUN, process))
+    said = console.run("resume", typed="n\n")
+    alive = process == HERE
+    assert said.code == (ExitCode.LEASED if alive else ExitCode.INTERRUPTED)
+    assert (f"run {RUN} of ben@here, since 2026-11-02 (its process " in said.err) is alive
+    assert (f"Resume run {RUN} on lab, to do: 3 nodes?" in said.out) is not alive
 
 
 @pytest.mark.parametrize("process", [HERE, ELSEWHERE])
