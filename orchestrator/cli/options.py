@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
@@ -61,23 +62,31 @@ def by_node(flag: str, help_: str) -> Any:
     )
 
 
-def separated(values: list[str] | None) -> list[str] | None:
+def separated(option: typer.CallbackParam, values: list[str] | None) -> list[str] | None:
     """The names in the values of an option, of which each may be a list with commas.
 
     A comma between brackets belongs to a glob.
     """
-    return _parts(r",(?![^\[]*\])", values)
+    return _parts(r",(?![^\[]*\])", option, values)
 
 
-def separated_predicates(values: list[str] | None) -> list[str] | None:
+def separated_predicates(option: typer.CallbackParam, values: list[str] | None) -> list[str] | None:
     """Predicates with their subjects. A comma that no name of a predicate follows is part of a subject."""
-    return _parts(r",(?=\s*[a-z]+(?:_[a-z]+)+(?:[=,]|$))", values)
+    return _parts(r",(?=\s*[a-z]+(?:_[a-z]+)+(?:[=,]|$))", option, values)
 
 
-def _parts(comma: str, values: list[str] | None) -> list[str] | None:
+def _parts(comma: str, option: typer.CallbackParam, values: list[str] | None) -> list[str] | None:
+    """The parts of the values.
+
+    Raises:
+        UsageError: one is empty, as of a variable that is not set: nothing is not everything.
+    """
     if values is None:
         return None
-    return [part.strip() for value in values for part in re.split(comma, value)]
+    parts = {value: [part.strip() for part in re.split(comma, value)] for value in values}
+    if (wrong := next((value for value, found in parts.items() if "" in found), None)) is not None:
+        raise UsageError(f"{option.opts[0]} {shlex.quote(wrong)}: a name is empty; name each, as in a,b")
+    return [part for value in values for part in parts[value]]
 
 
 def without_a_password(context: typer.Context, url: str | None) -> str | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from orchestrator.cli.suggest import _ELSEWHERE, suggested
+from orchestrator.errors import ExitCode
 from tests.cli.command_lines import LEAVES
+from tests.cli.console import Console
 
 
 def test_what_is_meant_by_a_wrong_word(subtests: pytest.Subtests) -> None:
@@ -35,6 +39,22 @@ def test_what_is_meant_by_a_wrong_word(subtests: pytest.Subtests) -> None:
     ]:
         with subtests.test(word=word):
             assert suggested(word, known) == tuple(meant)
+
+
+@pytest.mark.parametrize("value", ["", ",", "es1,", " ,es1", "es1,,es2"])
+def test_an_empty_name_is_refused_before_anything_is_read(console: Console, value: str) -> None:
+    """A variable of a script that is not set names nothing, and not everything."""
+    for option, line in [
+        ("--skip", "resume --yes"),
+        ("--only", "restart --yes --cluster none"),
+        ("--exclude", "plan --cluster none"),
+        ("--in-service", "restore --cluster none"),
+        ("--host", "serve"),
+    ]:
+        said = console.run(*line.split(), option, value)
+        assert (said.code, said.out) == (ExitCode.USAGE, "")
+        named = f"{option} {shlex.quote(value)}: a name is empty; name each, as in a,b"
+        assert said.err == f"orchestrate: {named}\n"
 
 
 def test_each_word_of_other_tools_is_for_an_option_that_exists() -> None:
