@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TextIO
 
 from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
+from orchestrator.cli.reading_line import ReadingLine
 from orchestrator.config.cluster import ClusterFile, HostsFile
 from orchestrator.engine.left_over import texts
 from orchestrator.engine.state import RunState
@@ -52,6 +53,7 @@ class Context:
     err: TextIO  # stream of warnings and errors
     # the first signal that the command received, over all its connections
     heard: HeardSignal = field(default_factory=HeardSignal, compare=False)
+    line: ReadingLine = field(default_factory=ReadingLine, compare=False)
 
     @property
     def columns(self) -> int | None:
@@ -64,11 +66,18 @@ class Context:
 
     def say(self, *lines: str) -> None:
         """Write lines of results. Control characters are escaped, so they cannot control the terminal."""
-        self.out.write(printed(lines, self.out))
+        with self.line.aside():
+            self.out.write(printed(lines, self.out))
 
     def note(self, *lines: str) -> None:
         """Write lines that are no result; never on standard output. A terminal's are wrapped."""
-        self.err.write(noted(lines, self.err))
+        with self.line.aside():
+            self.err.write(noted(lines, self.err))
+
+    def reading(self, what: str) -> AbstractContextManager[None]:
+        """Show on a terminal, in a block, what is read; not in plain text or JSON."""
+        text = self.output is Output.TEXT
+        return self.line.during(f"reading {what}", self.err, self.environment) if text else nullcontext()
 
     def say_json(self, payload: Mapping[str, object], *, run: str | None = None) -> None:
         """Write one line of `--output json`."""
@@ -153,6 +162,7 @@ class Context:
             requests=requests.during,
             reporter=partial(_reporter, self),
             tell=self.note,
+            reading=self.reading,
             agrees=agrees,
             names_page=not self.output.for_people,
         )

@@ -25,7 +25,7 @@ from orchestrator.runs.past_runs import Wanted, find_run, leave_request, state_i
 from orchestrator.runs.prepare import Preparation, prepare
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import host_name, suspended_pid
-from orchestrator.runtime.lease import LeaseHolder
+from orchestrator.runtime.lease import ClusterHolder
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object
@@ -246,7 +246,7 @@ def confirm(
     ask(question(plan, prepared.holder), context)
 
 
-def question(plan: Plan, holder: LeaseHolder | None = None) -> str:
+def question(plan: Plan, holder: ClusterHolder | None = None) -> str:
     """The text of the question: what a yes begins. The verdict of the plan is right above it.
 
     Args:

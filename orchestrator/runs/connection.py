@@ -279,6 +279,8 @@ class Process:
     # shows an attempt; called once for each
     reporter: Callable[[Watched], AbstractContextManager[Reporter]] = lambda _: nullcontext(Reporters())
     tell: Callable[[str], None]  # receives warnings and notes, one line each
+    # shows what is read, in words, while it is entered
+    reading: Callable[[str], AbstractContextManager[None]] = lambda _what: nullcontext()
     # a text that is unique to this process; part of the lease's record
     identity: str = field(default_factory=lambda: str(current_process()))
     gone: Callable[[str], bool] = provably_gone  # whether the process of an identity is provably gone

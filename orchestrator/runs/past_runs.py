@@ -33,7 +33,7 @@ from orchestrator.runs.comparison import differences, leaves
 from orchestrator.runs.connection import ClusterPorts, Connection
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.identity import provably_alive, provably_gone
-from orchestrator.runtime.lease import LeaseHolder
+from orchestrator.runtime.lease import ClusterHolder
 from orchestrator.runtime.store import FINISHED, OWING, RunEntry, StateMissing, StateStore
 from orchestrator.untrusted import visible
 
@@ -349,7 +349,7 @@ class PastRun:
         """
         found = store.lease(self.started.cluster_uuid).read()
         if isinstance(found, LeaseRecord):
-            holder = LeaseHolder.of(self.started.cluster, found, state=store.state)
+            holder = ClusterHolder.of(self.started.cluster, found, state=store.state)
             if holder.here:
                 raise holder.refusal()
 

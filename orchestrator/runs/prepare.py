@@ -25,6 +25,7 @@ from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.next_command import next_command
+from orchestrator.ports import ClusterReadings
 from orchestrator.riak.rules.recovery import planned_too
 from orchestrator.runs.attempt import Attempt, driven
 from orchestrator.runs.connection import Connection, PolicySource
@@ -45,10 +46,10 @@ from orchestrator.runs.surroundings import require_surroundings
 from orchestrator.runs.takeover import new_run, release_dead, restore_others
 from orchestrator.runtime.database import DatabaseUse
 from orchestrator.runtime.executor import Executor
-from orchestrator.runtime.lease import LeaseHolder
+from orchestrator.runtime.lease import ClusterHolder
 from orchestrator.runtime.store import RunEntry, StateMissing
 from orchestrator.view.progress import half_done
-from orchestrator.view.text import listed
+from orchestrator.view.text import counted, listed
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES} | {Look.STORED}
 """A plan uses no recoveries; how long a node takes depends on what it holds."""
@@ -66,7 +67,7 @@ class Preparation:
     loaded: LoadedIndices | None = None  # the indices of a bulk load; None for a restart alone
     # what a dead run left: `view` and `started` are as they will be when this run has restored it
     left: DeadRun | None = None
-    holder: LeaseHolder | None = None  # the run that has the cluster now, or may have it
+    holder: ClusterHolder | None = None  # the run that has the cluster now, or may have it
     before: Sequence[str] = ()  # what was restored of dead runs already, for the end of the run
 
     @property
@@ -115,17 +116,18 @@ class Preparation:
             look: the parts of the cluster to read; the timers too, where handoff is hastened.
         """
         connection, started = self.connection, self.started
-        hosts = connection.ports.hosts(started.addresses)
+        hosts, nodes = connection.ports.hosts(started.addresses), counted(len(started.nodes), "node")
         at, profile, upgrade = connection.process.now, started.policy.tune, started.policy.upgrade
         upgrading = {Look.UPGRADE, Look.MODES} if upgrade else set[Look]()
-        seen = replace(
-            connection.ports.cluster.observe({*look, *upgrading, *planned_too(started.policy)}).seen(at),
-            readiness=hosts.readiness(started.nodes, upgrade) if upgrade else {},
-            hosts=hosts.observe(started.nodes, rights=True, reboot=started.policy.reboot),
-            tuning=hosts.tuning(started.nodes, profile) if profile else {},
-            bulk=self.loaded.bulk if self.loaded else NOT_READ,
-            gates=connection.ports.gates(started.policy.gates).observe(),
-        )
+        with connection.process.reading(f"cluster {self.view.name} and the hosts of {nodes}"):
+            seen = replace(
+                connection.ports.cluster.observe({*look, *upgrading, *planned_too(started.policy)}).seen(at),
+                readiness=hosts.readiness(started.nodes, upgrade) if upgrade else {},
+                hosts=hosts.observe(started.nodes, rights=True, reboot=started.policy.reboot),
+                tuning=hosts.tuning(started.nodes, profile) if profile else {},
+                bulk=self.loaded.bulk if self.loaded else NOT_READ,
+                gates=connection.ports.gates(started.policy.gates).observe(),
+            )
         return self._restored(seen)
 
     def _restored(self, seen: Observation) -> Observation:
@@ -266,7 +268,7 @@ def _require_same_nodes(now: RunStarted, agreed: RunStarted) -> None:
 
 def _before_this(
     connection: Connection, first: _First, policy: Policy, *, asks: bool
-) -> tuple[DeadRun | None, LeaseHolder | None]:
+) -> tuple[DeadRun | None, ClusterHolder | None]:
     """What a dead run left on the cluster; or the run that has it, if its process is not known to be gone.
 
     Raises:
@@ -281,7 +283,7 @@ def _before_this(
     with suppress(JournalError):  # only for the commands that name it
         runs = connection.recorded(lambda store: store.runs(cluster=view.name), tuple[RunEntry, ...]())
         state = connection.kept_in if record.run in {entry.run for entry in runs} else ""
-    holder = LeaseHolder.of(view.name, record, state=state, alive=process.alive)
+    holder = ClusterHolder.of(view.name, record, state=state, alive=process.alive)
     if asks and holder.here:
         raise holder.refusal()
     return left, holder
@@ -400,23 +402,30 @@ def _first_reading(connection: Connection) -> _First:
     Raises:
         UsageError: the cluster cannot be read, or is another one.
     """
-    ports, process = connection.ports, connection.process
-    limit, waiting = process.now + _REPORT_SECONDS, False
-    while True:
-        read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
-        unknown = read.cluster
-        if not (isinstance(unknown, Unknown) and unknown.passes and process.now < limit):
-            break
-        if not waiting:
-            process.tell(f"waiting up to {_REPORT_SECONDS:.0f} s for the first reading: {unknown.reason}")
-        waiting = True
-        process.clock.wait(1.0)
+    ports = connection.ports
+    with connection.process.reading(f"cluster {ports.name}"):
+        read = _settled_reading(connection)
     try:
         return require_cluster(read.cluster, ports.name, ports.source), read.settings
     except UsageError as error:
         if not isinstance(read.cluster, Unknown):
             raise
         raise UsageError(f"{error}{_stopped_here(connection)}") from error
+
+
+def _settled_reading(connection: Connection) -> ClusterReadings:
+    """Read it until every member has reported its process, or the limit is reached."""
+    ports, process = connection.ports, connection.process
+    limit, waiting = process.now + _REPORT_SECONDS, False
+    while True:
+        read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
+        unknown = read.cluster
+        if not (isinstance(unknown, Unknown) and unknown.passes and process.now < limit):
+            return read
+        if not waiting:
+            process.tell(f"waiting up to {_REPORT_SECONDS:.0f} s for the first reading: {unknown.reason}")
+        waiting = True
+        process.clock.wait(1.0)
 
 
 def _stopped_here(connection: Connection) -> str:
@@ -440,7 +449,8 @@ def _stopped_here(connection: Connection) -> str:
 
 def _prepared(connection: Connection, first: _First, policy: Policy, *, restarts: bool = True) -> Preparation:
     """How a run with this policy would begin, with warnings of what is odd."""
-    prepared = _started(connection, first, policy, restarts=restarts)
+    with connection.process.reading(f"what is due on cluster {first[0].name}"):
+        prepared = _started(connection, first, policy, restarts=restarts)
     process, ports, view = connection.process, connection.ports, prepared.view
     unknown = undated(view, policy.selection, prepared.started.policy.zone_attribute)
     if unknown:

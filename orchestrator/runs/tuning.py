@@ -24,7 +24,7 @@ from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runs.from_file import FilePorts, Members
 from orchestrator.runs.reach import host_settings
-from orchestrator.runtime.lease import LeaseHolder
+from orchestrator.runtime.lease import ClusterHolder
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 from orchestrator.runtime.store import StateStore
 from orchestrator.tuning.boot import is_part, is_shared
@@ -221,7 +221,7 @@ def _check_free(connection: Connection, uuid: str | None) -> None:
     for record in records:
         if not connection.process.gone(record.process):
             advice = f"tune when it has ended. If it is dead: `{connection.on_cluster('restore')}`"
-            raise LeaseHolder.of(name, record, alive=connection.process.alive).refusal(advice=advice)
+            raise ClusterHolder.of(name, record, alive=connection.process.alive).refusal(advice=advice)
 
 
 def _leases(store: StateStore, name: str, uuid: str | None) -> list[LeaseRecord]:

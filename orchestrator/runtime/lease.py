@@ -103,7 +103,7 @@ class LeaseSite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseHolder:
+class ClusterHolder:
     """A run that has the lease of a cluster, and whose process is not known to be gone."""
 
     cluster: str  # its name, for messages
@@ -123,7 +123,7 @@ class LeaseHolder:
         state: str = "",
         alive: Callable[[str], bool] = provably_alive,
         suspended: Callable[[str], int | None] = suspended_pid,
-    ) -> LeaseHolder:
+    ) -> ClusterHolder:
         """The holder by its record, and what this machine can prove of its process."""
         holder = cls(cluster=cluster, run=record.run, owner=record.owner, since=record.started, state=state)
         if not alive(record.process):
@@ -390,9 +390,9 @@ class _Taking:
             self._watcher.watching(found, left)
             self._clock.wait(min(self._terms.poll, left))
 
-    def _holder(self, record: LeaseRecord) -> LeaseHolder:
+    def _holder(self, record: LeaseRecord) -> ClusterHolder:
         state, watcher = self._place.state, self._watcher
-        return LeaseHolder.of(
+        return ClusterHolder.of(
             self._claim.cluster, record, state=state, alive=watcher.alive, suspended=watcher.suspended
         )
 

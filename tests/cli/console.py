@@ -87,17 +87,24 @@ class Console:
         kept = {key: value for key, value in os.environ.items() if key in inherited}
         return {**kept, "HOME": str(self.home), "ORCHESTRATE_STATE": self.url, **self.environment}
 
-    def run(self, *arguments: str, before: tuple[str, ...] = (), typed: str | None = None) -> Said:
+    def run(
+        self,
+        *arguments: str,
+        before: tuple[str, ...] = (),
+        typed: str | None = None,
+        seen: bool = False,
+    ) -> Said:
         """Run a command to its end.
 
         Args:
             arguments: of the program.
             before: a command that starts it, such as `env`, with its arguments: it is a process then.
             typed: what a person types on a terminal; None where there is no terminal.
+            seen: whether standard error is a terminal.
         """
         if before:
             return self._process([*before, str(SCRIPT), *arguments], arguments)
-        out, err = io.StringIO() if typed is None else Terminal(), io.StringIO()
+        out, err = (Terminal() if shown else io.StringIO() for shown in (typed is not None, seen))
         stdin = io.StringIO() if typed is None else Terminal(typed)
         with self._entered(), redirect_stdout(out), redirect_stderr(err):
             was, sys.stdin = sys.stdin, stdin

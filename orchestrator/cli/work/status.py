@@ -167,7 +167,8 @@ def _cluster_now(
     """The changes that the journal lists, compared with the cluster; None if it lists none."""
     if not not_restored(past.state):
         return None
-    read = read_now(past, _reach(past, cluster, context), context.clock.now())
+    with context.reading(f"cluster {past.started.cluster}"):
+        read = read_now(past, _reach(past, cluster, context), context.clock.now())
     at, ended = context.clock.now(), past.records[-1].at
     return compare(past.state, read, at=at, ended=ended, unwritten=unwritten)
 

@@ -97,7 +97,8 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, verbose: 
             ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accept=accept
         )
         every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates), _surroundings(around, ports))
-        return int(_report(every, context, before="a restart", brief=not verbose))
+        with context.reading(f"cluster {file.spec.name} and its hosts"):
+            return int(_report(every, context, before="a restart", brief=not verbose))
     finally:
         ports.close()
 
@@ -117,7 +118,8 @@ def _check_only_hosts(file: HostsFile, profile: str | None, context: Context, *,
         hosts = {NodeName(name): address for name, address in file.named_nodes().items()}
         checks = _hosts(ports, hosts, reboot=False, lease_place=LeasePlace.STATE)
         every = chain((sound,), _secrets(ports.secret_files(())), _not_named(file, hosts), checks)
-        return _report(every, context, before="tuning", brief=brief)
+        with context.reading(counted(len(hosts), "host")):
+            return _report(every, context, before="tuning", brief=brief)
     finally:
         ports.close()
 
