@@ -18,7 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.engine.progress import NodeProgress
-from orchestrator.engine.state import RunState
 from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.next_command import next_command
@@ -99,9 +98,9 @@ def panel(screen: Screen, width: int, *, height: int | None = None, hint: bool =
     so_far = f"{duration(screen.since(state.process.started))} so far"
     picture = Panel(
         inside(screen, width, height=height, frame=_FRAME),
-        title=_border(_title(state, width - 8 - len(so_far)), so_far, width),
+        title=_border([f" {sign('to come')[0]} ".join(parts) for parts in titles(state)], so_far, width),
         title_align="left",
-        subtitle=_border(ending, one_line(state.run), width),
+        subtitle=_border([ending], one_line(state.run), width),
         subtitle_align="left" if ending else "right",
         box=box.ROUNDED,
         width=width,
@@ -155,18 +154,13 @@ def inside(screen: Screen, width: int, *, height: int | None = None, frame: int 
     return Group(*([urgent] if urgent.row_count else []), body)
 
 
-def _border(left: str, right: str, width: int) -> Text:
-    """Two texts on a border, at its ends; the left one alone if both do not fit."""
-    gap = width - 8 - cell_len(left) - cell_len(right)
-    if not left:
-        return Text(right)
-    return Text(f"{left} {'─' * gap} {right}" if gap > 0 else left)
-
-
-def _title(state: RunState, width: int) -> str:
-    """The longest title that fits."""
-    every = [f" {sign('to come')[0]} ".join(parts) for parts in titles(state)]
-    return next((title for title in every if cell_len(title) <= width), every[-1])
+def _border(lefts: Sequence[str], right: str, width: int) -> Text:
+    """Two texts on a border, at its ends: of the left ones the first that fits, else the last alone."""
+    for left in filter(None, lefts):
+        gap = width - 8 - cell_len(left) - cell_len(right)
+        if gap > 0:
+            return Text(f"{left} {'─' * gap} {right}")
+    return Text(lefts[-1] or right)
 
 
 def _rows(rows: Iterable[_Row]) -> Table:
@@ -257,7 +251,10 @@ _FEW = 12
 
 
 def _node_line(screen: Screen, node: NodeProgress, names: int, width: int) -> Text:
-    """A node of the wave with its steps, as many as fit: those that are over go first, then those to come."""
+    """A node of the wave with its steps, as many as fit: those that are over go first, then those to come.
+
+    A `…` is in the place of those to come.
+    """
     wave = screen.state.wave
     zone = in_zone(wave.zone if wave is not None else None)
     head = Text(f"{node.name.ljust(names)}{f'  {zone}' if zone else ''}   ")
@@ -265,13 +262,14 @@ def _node_line(screen: Screen, node: NodeProgress, names: int, width: int) -> Te
     if node.phase is NodePhase.FAILED or not steps:
         name = _AT_REST.get(node.phase, "to come")
         return _cut(head + Text.assemble(sign(name), f" {in_words(screen.state, node)}"))
-    parts = [_step(step, node) for step in steps]
-    while len(parts) > 1 and sum(part.cell_len + 3 for part in parts) - 3 > width - head.cell_len:
+    parts, more = [_step(step, node) for step in steps], list[Text]()
+    while len(parts) > 1 and Text("   ").join([head, *parts, *more]).cell_len - 3 > width:
         over = [place for place, step in enumerate(steps) if step.state is StepState.OVER]
         long = [place for place in over if steps[place].name == DISABLE]
         drops = (*long, *over, len(parts) - 1)[0]
+        more = more if over else [Text("…")]
         del parts[drops], steps[drops]
-    return _cut(head + Text("   ").join(parts))
+    return _cut(head + Text("   ").join([*parts, *more]))
 
 
 def _step(step: TurnStep, node: NodeProgress) -> Text:

@@ -15,7 +15,7 @@ from orchestrator.model.cluster import CopyState, Health, Node, NodeName, ShardC
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import Observation, Recovery
 from orchestrator.model.phase import VERSION, NodePhase, Outcome, Phase
-from orchestrator.model.reading import Instant, Unknown
+from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.untrusted import one_line
 from orchestrator.view.host_words import AccessLost, Silent, access_lost, silences
 from orchestrator.view.phrases import awaited
@@ -46,6 +46,13 @@ class Wait:
         refused = () if self.refused is None else (self.refused.sentence,)
         lost = (f"a lost command may still stop {listed(self.doubted, 3)}",) if self.doubted else ()
         return (*refused, *(one.sentence for one in self.silent), *lost)
+
+    def stands_down(self, now: Instant, *, within: Seconds | None = None) -> str:
+        """The limit in words: `the run stands down in 9m 47s`; empty without one, or a later one."""
+        rest = None if self.until is None else self.until - now
+        if rest is None or (within is not None and rest > within):
+            return ""
+        return f"{'the wait ends' if self.ends is None else 'the run stands down'} in {duration(rest)}"
 
     @property
     def trouble_objects(self) -> dict[str, object]:

@@ -76,7 +76,7 @@ class Outlet:
 
 def wait_in_words(state: RunState, wait: Wait, now: Instant, *, of: int = 0) -> str:
     """The current wait and its duration on one line; `of`: waves of the plan, 0 if that is not shown."""
-    left = f", limit in {duration(wait.until - now)}" if wait.until is not None else ""
+    left = f", {limit}" if (limit := wait.stands_down(now)) else ""
     all_of_them = f" of {of}" if of else ""
     step = run_in_words(state)
     where = f"wave {state.wave.number}{all_of_them}, {step}" if state.wave else step

@@ -225,25 +225,29 @@ _VERBS = frozenset({"is", "has", "runs", "does", "did", "was"})
 
 
 def limit_in_words(screen: Screen, wait: Wait) -> str:
-    """Until when the run waits, and what happens then; empty without a limit."""
-    rest = None if wait.until is None else duration(wait.until - screen.now)
+    """Until when the run waits, and what happens then; empty without a limit that is near."""
     if wait.holds:
+        rest = None if wait.until is None else duration(wait.until - screen.now)
         ends = "" if wait.ends is None else f"the run ends with code {int(wait.ends.exit_code)} "
         return "" if rest is None else f"{ends or 'the wait ends '}if this lasts {rest} more"
     usual = usual_in_words(screen)
     so_far = "" if screen.state.wave is not None else f"{duration(screen.since(wait.since))} so far"
-    limit = "" if rest is None else f"limit in {rest}"
+    limit = wait.stands_down(screen.now, within=_NEAR)
     said = ", ".join(one for one in (so_far, usual, limit) if one)
     return f"; {said}" if said else ""
 
 
+_NEAR: Seconds = 3600.0
+"""A later limit says nothing about a wait: that of a recovery is hours, and most take minutes."""
+
+
 def usual_in_words(screen: Screen) -> str:
-    """The usual time of what is waited for: measured in this run, else predicted; empty if unknown."""
+    """What is waited for took this long on other nodes of this run, or is predicted; empty if unknown."""
     state = screen.state
     step = next((step for node in state.wave_nodes if (step := current_step(state, node))), None)
     usual = None if step is None else screen.turns.usual(step)
     if usual is not None and usual >= 1.0:
-        return f"usually {duration(usual)}"
+        return f"others took {duration(usual)}"
     forecast = state.begun.forecast
     whole = sum(forecast.nodes.get(node.name, 0.0) for node in state.wave_nodes) if forecast and step else 0.0
     what = "a node" if len(state.wave_nodes) == 1 else "a wave"

@@ -51,11 +51,19 @@ from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.panel import panel
-from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen
+from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen, Wait
 from orchestrator.view.reporters import LineReporter
-from orchestrator.view.screen import Screen, cluster_in_words, next_in_words, recovery_of, troubles
+from orchestrator.view.screen import (
+    Screen,
+    cluster_in_words,
+    limit_in_words,
+    next_in_words,
+    recovery_of,
+    troubles,
+)
 from orchestrator.view.signs import SIGNS
 from orchestrator.view.summary import headline, summary, summary_lines
+from orchestrator.view.text import duration
 from orchestrator.view.turns import Turns
 from tests.cli.console import Terminal
 from tests.unit.view import samples
@@ -112,6 +120,35 @@ def test_every_line_is_as_wide_as_asked_and_has_its_step(*, ascii_only: bool) ->
             assert drawn.isascii() is ascii_only
             step = "start" if screen.state.phase is Phase.DOWN else "recover"
             assert width < 72 or step in drawn, f"{width} columns:\n{drawn}"
+
+
+def test_the_border_has_the_time_at_any_moment() -> None:
+    """A shorter title makes room for it."""
+    began = down().state.process.started
+    for width in range(48, 100):
+        for seconds in (*range(55, 75), 605, 3599, 3600):
+            border, *_ = picture(replace(down(), now=began + seconds), width).splitlines()
+            assert f" {duration(seconds)} so far " in border, f"{width} columns, {seconds} s"
+
+
+def test_a_row_of_steps_that_is_cut_says_so() -> None:
+    screen = moments(3)["down"].screen
+    (whole,) = [line for line in picture(screen, 100).splitlines() if "es3" in line and "recover" in line]
+    assert "…" not in whole
+    for width in range(44, 100):
+        row = next(line for line in picture(screen, width).splitlines() if "es3" in line and "▶" in line)
+        assert ("recover" in row) is not ("…" in row), row
+
+
+def test_a_limit_says_what_happens_and_only_when_it_is_near() -> None:
+    far, near = Wait(awaited="es2", holds=(), since=0.0, until=8 * 3600.0, ends=Outcome.FAILED), 3590.0
+    screen = Screen(samples.run_state(wave=None), None, now=0.0)
+    for wait, now, said in (
+        (far, 600.0, ""),
+        (far, 8 * 3600.0 - near, ", the run stands down in 59m 50s"),
+        (replace(far, ends=None), 8 * 3600.0 - near, ", the wait ends in 59m 50s"),
+    ):
+        assert limit_in_words(replace(screen, now=now), wait) == f"; {duration(now)} so far{said}"
 
 
 def beside() -> Screen:

@@ -65,9 +65,10 @@ def test_a_wait_and_the_end_are_the_status(systemd: tuple[socket.socket, str]) -
     unit.waits("es2 to come up", after=1)
     unit.waits("es2 to come up", after=30)
     unit.ends()
+    waits = "STATUS=waiting (wave 2 of 10, stop and start) for es2 to come up"
     assert _received(server) == [
-        "STATUS=waiting (wave 2 of 10, stop and start) for es2 to come up: 30s so far, limit in 9m 40s",
-        "STATUS=waiting (wave 2 of 10, stop and start) for es2 to come up: 1m 1s so far, limit in 9m 9s",
+        f"{waits}: 30s so far, the run stands down in 9m 40s",
+        f"{waits}: 1m 1s so far, the run stands down in 9m 9s",
         "STATUS=ended: done",
     ]
     assert unit.out.getvalue().count("waiting (") == 2, "it is shown as before"
