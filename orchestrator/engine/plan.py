@@ -28,6 +28,7 @@ from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.engine.upgrade import is_target
 from orchestrator.engine.waves import fewest_waves, nodes_to_restart
+from orchestrator.formats import listed
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
@@ -45,7 +46,15 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.observation import ClusterView, MissingCopy, Observation
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.model.plan import FoundAndWanted, Plan, PlannedWave, Step, ValueToday, by_key
+from orchestrator.model.plan import (
+    FoundAndWanted,
+    Plan,
+    PlannedWait,
+    PlannedWave,
+    Step,
+    ValueToday,
+    by_key,
+)
 from orchestrator.model.policy import (
     DisabledPredicate,
     Policy,
@@ -123,6 +132,7 @@ class _Play:
         self.holds: tuple[Hold, ...] = ()
         self.lasting: dict[str, None] = {}
         self.steps: list[Step] = []
+        self.waits: list[PlannedWait] = []
         self.levels: dict[str, dict[str, FoundAndWanted]] = {}
         self.missing: tuple[MissingCopy, ...] = ()
         self._never_pass = {rule.name for rule in kind.predicates if not rule.passes_with_time}
@@ -184,6 +194,34 @@ class _Play:
             elif isinstance(event, PhaseEntered) and event.node is None and event.to == Phase.DOWN.value:
                 # Predicates that pass with time are checked again on the next wave.
                 self._under(self._policy)
+            if isinstance(event, PhaseEntered) and event.node is None:
+                self._wait(Phase(event.to))
+
+    def _wait(self, entered: Phase) -> None:
+        """Record what the run waits for before its next step, by the phase that begins or is over there."""
+        policy, wave = self._policy, self.state.wave
+        names = "" if wave is None else listed(wave.nodes, 3)
+        gates = listed([gate.name for gate in policy.gates], 3)
+        found = {
+            Phase.GATED: [
+                ("hold", "all checks to pass"),
+                ("gate", f"gates to open: {gates}" if gates else ""),
+            ],
+            Phase.REJOINED: [("rejoin", f"{names} to join the cluster")],
+            Phase.SETTLED: [
+                (
+                    "recover",
+                    self.kind.words.awaits.get(Phase.REASSIGNED) or f"the copies of {names} to recover",
+                )
+            ],
+        }
+        number = self.state.waves_finished + 1 if entered is Phase.GATED or wave is None else wave.number
+        for key, what in found.get(entered, []):
+            if what:
+                limit = getattr(policy.deadlines, key)
+                self.waits.append(
+                    PlannedWait(wave=number, after=len(self.steps), what=what, limit=limit, key=key)
+                )
 
     def _under(self, policy: Policy) -> None:
         self.state = replace(self.state, begun=replace(self.state.begun, policy=policy))
@@ -279,6 +317,7 @@ def _finished(
         predicates=_checked(play.kind, started.policy),
         lasting=tuple(play.lasting),
         steps=tuple(play.steps),
+        waits=tuple(wait for wait in play.waits if wait.wave <= len(waves)),
         settings_changed=play.settings,
         settings_by_level=play.levels,
         predicted=total(each, away=away if started.policy.overlap_recovery else None),

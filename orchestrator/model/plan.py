@@ -44,6 +44,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWait:
+    """What a run waits for between two steps, and for how long at most."""
+
+    wave: int  # as of a step
+    after: int  # the order of the step before it; 0 before the first
+    what: str
+    limit: float  # seconds
+    key: str  # of the limit, in the playbook's `deadlines`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ValueToday:
     """The value of a setting that is in force before the run."""
 
@@ -92,6 +103,7 @@ class Plan:
     predicates: int = 0  # how many are checked before every stop, less those that are switched off
     lasting: tuple[str, ...] = ()  # predicates among them that waiting cannot clear: the run ends at once
     steps: tuple[Step, ...] = ()
+    waits: tuple[PlannedWait, ...] = ()  # between the steps, in order
     # key to (found, wanted), of the first level at which the run changes it
     settings_changed: Mapping[str, FoundAndWanted] = field(default_factory=dict)
     max_segments: int | None = None  # maximum segments per copy; None for a restart alone

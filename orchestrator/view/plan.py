@@ -23,7 +23,15 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.encoding import fields_of
 from orchestrator.model.event import Hold
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
-from orchestrator.model.plan import FoundAndWanted, Plan, PlannedWave, ValueToday, by_key
+from orchestrator.model.plan import (
+    FoundAndWanted,
+    Plan,
+    PlannedWait,
+    PlannedWave,
+    Step,
+    ValueToday,
+    by_key,
+)
 from orchestrator.model.policy import numbers
 from orchestrator.model.riak import limit_key, timer_key
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
@@ -460,17 +468,27 @@ def _steps(plan: Plan, width: int | None) -> list[str]:
     zones = {wave.number: wave for wave in plan.waves}
     lines = ["Steps, as a run would send them:"]
     wave: int | None = None
-    for step in plan.steps:
+    for step in _with_waits(plan):
         if step.wave != wave:
             wave = step.wave
             named = f"wave {wave}: {listed(zones[wave].nodes)}" if wave in zones else "before the first wave"
             lines += wrapped(named, width, first="  ")
+        if isinstance(step, PlannedWait):
+            wait = f"wait for {step.what}, at most {duration(step.limit)} (deadlines.{step.key})"
+            lines += wrapped(wait, width, first=f"    {'':>{digits}}  ", then=" " * 8)
+            continue
         before = f"    {step.order:>{digits}}  {step.target:<{target}}  {step.action:<{action}}  "
         lines += wrapped(step.detail, width, first=before, then=" " * 8)
     if any(step.action == _FORCED for step in plan.steps):
         again = f"{_FORCED} is sent again every {POLL_SECONDS:.0f} s until handoff is done."
         lines += wrapped(again, width, first="  ")
     return lines
+
+
+def _with_waits(plan: Plan) -> list[Step | PlannedWait]:
+    """The steps in order, and between them what the run waits for."""
+    every: tuple[Step | PlannedWait, ...] = (*plan.steps, *plan.waits)
+    return sorted(every, key=lambda one: one.after + 0.5 if isinstance(one, PlannedWait) else one.order)
 
 
 def planned_object(plan: Plan) -> dict[str, object]:

@@ -21,7 +21,7 @@ from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import COULD_NOT_FINISH, Hold, WaveStarted
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.plan import Plan
-from orchestrator.model.policy import DisabledPredicate, Policy, Wave
+from orchestrator.model.policy import Deadlines, DisabledPredicate, Policy, Wave
 from orchestrator.model.riak import timer_key
 from orchestrator.simulation import views
 from orchestrator.simulation.riak import RiakWorld
@@ -29,6 +29,7 @@ from orchestrator.simulation.riak_parts import USUAL_TIMER, SimMove
 from orchestrator.simulation.world import World
 from orchestrator.view.plan import plan_object, plan_text
 from tests.fakes.riak_rings import names
+from tests.simulation.gated import QUEUE
 from tests.simulation.overlapping import overlapped, slow
 from tests.simulation.play import cluster, plan_of, policy
 from tests.simulation.program import Simulation
@@ -576,3 +577,22 @@ def test_of_sets_that_all_are_held_the_first_one_is_named() -> None:
     assert wave is not None
     assert (wave.nodes, wave.why) == (asked[0].nodes[:1], "held even alone")
     assert len({each.zone for each in asked}) == 3, "every zone was tried"
+
+
+def test_a_plan_in_full_has_every_wait_with_its_limit() -> None:
+    """Between the steps; JSON has the steps alone."""
+    plan = plan_of(cluster(2), policy(gates=(QUEUE,), deadlines=Deadlines(gate=7200.0)))
+    lines = [line.strip() for line in plan_text(plan, steps=True).splitlines()]
+    begun = lines.index("wave 2: es1")
+    assert [re.sub(r"^\d+ +(\S+ +\S+).*", r"\1", line) for line in lines[begun + 1 : begun + 10]] == [
+        "wait for all checks to pass, at most 1h 0m (deadlines.hold)",
+        f"wait for gates to open: {QUEUE.name}, at most 2h 0m (deadlines.gate)",
+        "cluster  set_allocation",
+        "cluster  flush",
+        "es1      stop",
+        "es1      start",
+        "wait for es1 to join the cluster, at most 10m 0s (deadlines.rejoin)",
+        "cluster  restore_allocation",
+        "wait for the copies of es1 to recover, at most 8h 0m (deadlines.recover)",
+    ]
+    assert [step["order"] for step in plan_object(plan)["steps"]] == [*range(1, len(plan.steps) + 1)]  # type: ignore[attr-defined]  # a list
