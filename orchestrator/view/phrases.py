@@ -17,6 +17,7 @@ from orchestrator.model.action import Purpose
 from orchestrator.model.encoding import fields_of
 from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request, step_name
+from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy, Strategy
 from orchestrator.model.prediction import Prediction
 from orchestrator.names import PRODUCTS
@@ -40,6 +41,53 @@ STRATEGIES: Final[Mapping[Strategy, str]] = {
     Strategy.SHARD_SAFE: "set by set",
 }
 """How the nodes of a run follow one another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTitle:
+    """What a run is, on the first line of a screen."""
+
+    cluster: str
+    server: str  # with its version
+    work: str
+    how: str = ""  # how its nodes follow one another; empty without any
+
+    @classmethod
+    def of(
+        cls,
+        begun: RunStarted | Plan,
+        *,
+        kind: Kind,
+        strategy: Strategy,
+        target: str | None,
+        reboots: bool,
+        restarts: bool,
+        merges: int | None,
+    ) -> RunTitle:
+        """The title of a run or of its plan.
+
+        Args:
+            begun: it.
+            kind: of its cluster.
+            strategy: by which its nodes follow one another.
+            target: the version of an upgrade.
+            reboots: whether every host is rebooted.
+            restarts: whether it restarts nodes.
+            merges: how many indices are merged before; None if that is over, or no part of it.
+        """
+        restart = f"upgrade to {target}" if target else "reboot of every host" if reboots else "restart"
+        merge = "" if merges is None else f"merge of {counted(merges, 'index', 'indices')}"
+        return cls(
+            cluster=begun.cluster,
+            server=f"{product(begun.distribution, kind)} {begun.version}",
+            work=", then ".join(filter(None, (merge, f"rolling {restart}" if restarts else ""))),
+            how=STRATEGIES[strategy] if restarts else "",
+        )
+
+    @property
+    def whole(self) -> str:
+        """The work and how it is done: `rolling restart, node by node`."""
+        return ", ".join(filter(None, (self.work, self.how)))
 
 
 def _names(state: RunState) -> str:

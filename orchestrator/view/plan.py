@@ -39,12 +39,11 @@ from orchestrator.next_command import next_command
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.health import missing_in_words
 from orchestrator.view.phrases import (
-    STRATEGIES,
+    RunTitle,
     hold_object,
     hold_sentence,
     prediction_object,
     prediction_words,
-    product,
 )
 from orchestrator.view.text import counted, duration, listed, nodes_of, setting, size, table, wrapped
 
@@ -154,18 +153,24 @@ def _above(plan: Plan, brevity: Brevity, width: int | None) -> list[str]:
 
 
 def _header(plan: Plan) -> str:
-    """`prod · Elasticsearch 8.19.0 · 3 nodes, zones a b c · restart node by node`."""
-    count, how = len(plan.nodes), STRATEGIES[plan.strategy]
+    """`prod · Elasticsearch 8.19.0 · 3 nodes, zones a b c · rolling restart, node by node`."""
+    count = len(plan.nodes)
     zones = sorted({wave.zone for wave in plan.waves if wave.zone})
     of_zones = (
         f"zone{'s'[: len(zones) > 1]} {' '.join(zones)}" if len(zones) <= _NAMES else f"{len(zones)} zones"
     )
     nodes = nodes_of(count, plan.nodes_selected or count)
-    what = f"upgrade to {plan.target_version}" if plan.target_version else "restart"
-    merge = "" if plan.max_segments is None else f"merge of {counted(len(plan.merges), 'index', 'indices')}"
-    work = ", then ".join(filter(None, (merge, f"{what} {how}" if count or not merge else "")))
-    server = f"{product(plan.distribution, plan.kind)} {plan.version}"
-    return " · ".join([plan.cluster, server, f"{nodes}, {of_zones}" if zones else nodes, work])
+    merges = plan.max_segments is not None
+    title = RunTitle.of(
+        plan,
+        kind=plan.kind,
+        strategy=plan.strategy,
+        target=plan.target_version,
+        reboots=any("reboot" in words for words in plan.owed.values()),
+        restarts=bool(count) or not merges,
+        merges=len(plan.merges) if merges else None,
+    )
+    return " · ".join([title.cluster, title.server, f"{nodes}, {of_zones}" if zones else nodes, title.whole])
 
 
 def _notes(plan: Plan, brevity: Brevity) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import cached_property
 
@@ -25,7 +25,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.untrusted import one_line
 from orchestrator.view.feed import repeats_request
 from orchestrator.view.left_behind import changes_counted
-from orchestrator.view.phrases import STRATEGIES, product, second_signal
+from orchestrator.view.phrases import RunTitle, second_signal
 from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen, Wait, wait_of
 from orchestrator.view.text import counted, duration, listed, size
 from orchestrator.view.turns import (
@@ -117,21 +117,21 @@ def titles(state: RunState) -> tuple[tuple[str, ...], ...]:
     begun, policy = state.begun, state.begun.policy
     if begun is NOT_BEGUN:
         return ((),)
-    server, how = f"{product(begun.distribution, policy.kind)} {begun.version}", ""
-    merges = f"merge of {counted(len(state.merging.indices), 'index', 'indices')}"
+    indices = state.merging.indices
+    restarts = bool(state.nodes) or not indices
+    title = RunTitle.of(
+        begun,
+        kind=policy.kind,
+        strategy=policy.strategy,
+        target=policy.upgrade.target if policy.upgrade else None,
+        reboots=policy.reboot,
+        restarts=restarts,
+        merges=len(indices) if merging_now(state) or not restarts else None,
+    )
     if begun.repairs is not None:
-        what = f"restoring what run {begun.repairs} changed"
-    elif not state.nodes and state.merging.indices:
-        what = merges
-    else:
-        restart = "reboot of every host" if policy.reboot else "restart"
-        what = (
-            f"rolling {restart}" if policy.upgrade is None else f"rolling upgrade to {policy.upgrade.target}"
-        )
-        what = f"{merges}, then {what}" if merging_now(state) else what
-        how = f", {STRATEGIES[policy.strategy]}"
-    name = begun.cluster
-    return ((name, server, what + how), (name, server, what), (name, what + how), (name, what), (name,))
+        title = replace(title, work=f"restoring what run {begun.repairs} changed", how="")
+    name, server, what, whole = title.cluster, title.server, title.work, title.whole
+    return ((name, server, whole), (name, server, what), (name, whole), (name, what), (name,))
 
 
 def troubles(state: RunState) -> tuple[str, ...]:

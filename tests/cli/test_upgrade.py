@@ -61,7 +61,7 @@ def test_a_plan_has_the_version_and_every_step(console: Console, cluster: SmallC
     assert (dry.code, dry.plan["fingerprint"]) == (ExitCode.DONE, said.plan["fingerprint"])
     assert {asked.method for asked in cluster.asked} == {"GET"}
     shown = console.run("plan", "--cluster", "lab.yml", *TO, "--only", "es1", "--steps")
-    assert "lab · Elasticsearch 8.19.0 · 1 node · upgrade to 8.19.5 node by node\n" in shown.out
+    assert "lab · Elasticsearch 8.19.0 · 1 node · rolling upgrade to 8.19.5, node by node\n" in shown.out
     assert "Mixed versions after this run: es2 8.19.0, es3 8.19.0.\n" in shown.out
     assert "install --version 8.19.5" in shown.out
 

@@ -29,7 +29,7 @@ def fits(said: Said, lines: int) -> Iterator[str]:
 def test_the_question_is_right_under_the_verdict(terminal: Console, file: str) -> None:
     said = terminal.run("restart", "--cluster", file, typed="n\n")
     *above, verdict, question = fits(said, 24)
-    assert above[0] == "lab · Elasticsearch 8.19.0 · 3 nodes · restart node by node"
+    assert above[0] == "lab · Elasticsearch 8.19.0 · 3 nodes · rolling restart, node by node"
     assert verdict.startswith("Ready: all 25 checks pass. 3 waves, predicted ")
     assert question.startswith("Restart 3 nodes of lab? [y/N]")
     assert "PUT /_cluster/settings" not in said.out

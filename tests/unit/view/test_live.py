@@ -47,10 +47,12 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.model.reading import Unknown
+from orchestrator.model.upgrade import Upgrade
 from orchestrator.view.above import Above, AboveLine
 from orchestrator.view.feed import Feed
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.panel import panel
+from orchestrator.view.plan import plan_text
 from orchestrator.view.progress import NOTHING_SEEN, CopiesNow, Seen, Wait
 from orchestrator.view.reporters import LineReporter
 from orchestrator.view.screen import (
@@ -59,6 +61,7 @@ from orchestrator.view.screen import (
     limit_in_words,
     next_in_words,
     recovery_of,
+    titles,
     troubles,
 )
 from orchestrator.view.signs import SIGNS
@@ -149,6 +152,16 @@ def test_a_limit_says_what_happens_and_only_when_it_is_near() -> None:
         (replace(far, ends=None), 8 * 3600.0 - near, ", the wait ends in 59m 50s"),
     ):
         assert limit_in_words(replace(screen, now=now), wait) == f"; {duration(now)} so far{said}"
+
+
+def test_a_plan_and_its_run_have_one_title() -> None:
+    state = samples.run_state()
+    for upgrade in (None, Upgrade(target="9.2.0", install=())):
+        policy = replace(state.begun.policy, upgrade=upgrade)
+        plan = samples.plan(target_version=upgrade and upgrade.target, strategy=policy.strategy)
+        live = titles(replace(state, begun=replace(state.begun, policy=policy)))[0]
+        first, *_ = plan_text(plan).splitlines()
+        assert first.split(" · ")[-1] == live[-1]
 
 
 def beside() -> Screen:
