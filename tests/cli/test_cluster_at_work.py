@@ -50,7 +50,7 @@ def test_a_holder_out_of_sight_is_in_the_question(
     assert {asked.method for asked in cluster.asked} == {"GET"}
 
 
-@pytest.mark.parametrize("process", [HERE, ELSEWHERE])
+@pytest.mark.parametrize("process", [HERE, ELSEWHERE], ids=["here", "elsewhere"])
 def test_resume_asks_only_where_it_could_begin(
     console: Console, store: StateStore, file: str, process: str
 ) -> None:
@@ -65,7 +65,7 @@ def test_resume_asks_only_where_it_could_begin(
     assert (f"Resume run {RUN} on lab, to do: 3 nodes?" in said.out) is not alive
 
 
-@pytest.mark.parametrize("process", [HERE, ELSEWHERE])
+@pytest.mark.parametrize("process", [HERE, ELSEWHERE], ids=["here", "elsewhere"])
 def test_a_plan_names_the_other_run_first(
     console: Console, cluster: SmallCluster, file: str, process: str
 ) -> None:
