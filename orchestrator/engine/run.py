@@ -197,8 +197,9 @@ def _second_failure(situation: Situation) -> str | None:
         away = [name for name in sorted(state.process.absent) if name not in spared]
         left = [name for name in away if situation.has_left(name) and not _by_lost_stop(situation, name)]
         if left:
-            names = ", ".join(sorted(ours | recovering))
-            return f"node {left[0]} left the cluster while {names} was away or recovering"
+            names = sorted(ours | recovering)
+            were = "was" if len(names) == 1 else "were"
+            return f"node {left[0]} left the cluster while {listed(names)} {were} away or recovering"
     if state.phase is not Phase.REASSIGNED:
         return None
     red = recover.red(situation)
@@ -400,7 +401,7 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
     named = [*away, *(f"{name} ({what})" for name, what in lacking.items())] or [
         "a reading that is not stale"
     ]
-    names = ", ".join(named)
+    names = listed(named)
     if late is not None:
         reason = f"{names}: not back in the cluster within {duration(late)}"
         return stand_down(state, reason, limits.REJOIN.ends, overdue=[*away, *lacking])
