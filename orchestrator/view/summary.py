@@ -317,7 +317,7 @@ _SHOWN: Final = (8, 3, 1)
 _SMALL, _LARGE, _FEW = 24, 40, 12
 """Lines of a screen for a few nodes, for more, and how many are few."""
 _REASON: Final = 120
-"""Characters of a reason, for each row of a kind."""
+"""Characters of a reason, for each row of a kind, of which it has two at least."""
 _COLUMN: Final = 14
 """Columns of the labels; the name of a node may be longer."""
 _NAMED: Final = 3
@@ -456,7 +456,7 @@ def _causes(end: Summary, most: int) -> list[Row]:
     named = down is not None and (down.names_hold or down.never_began or end.message.startswith("held for "))
     if end.message and not named:
         label, why = _reason(end)
-        rows.append((label, one_line(why, _REASON * most)))
+        rows.append((label, one_line(why, _REASON * max(2, most))))
     failures = [one for _, one in together(end.start_failures)]
     for failed in failures[:most]:
         if (failed.node,) != end.failed:
