@@ -182,6 +182,13 @@ def with_host(member: str) -> str:
     return member
 
 
+def names_of(node: str, nodes: Mapping[str, str]) -> tuple[str, ...]:
+    """The host behind a node's `@`; and, where that is an address, the host that `nodes` has for it."""
+    host = host_of(node)
+    known = (name for name, place in nodes.items() if place == host and "@" not in name)
+    return tuple(dict.fromkeys((*known, host)))
+
+
 def address_of(member: str, nodes: Mapping[str, str]) -> str:
     """The address of a member's machine.
 
@@ -265,10 +272,8 @@ class RiakClusterSpec(ClusterKeys):
         return words_of(node, self.riak, [over.riak for over in found if over.riak is not None])
 
     def names_of(self, node: str) -> tuple[str, ...]:
-        """The host behind its `@`; and, where that is an address, the host that `hosts.nodes` has for it."""
-        host = host_of(node)
-        known = (name for name, place in self.hosts.nodes.items() if place == host and "@" not in name)
-        return tuple(dict.fromkeys((*known, host)))
+        """The names of its machine."""
+        return names_of(node, self.hosts.nodes)
 
     def address_of(self, node: str) -> str | None:
         """The address of a node's machine, without overrides."""
