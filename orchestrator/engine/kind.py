@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -17,7 +17,7 @@ from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.predicates import Predicate, Question
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, SettingChange
-from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, Event, Hold, IndexTaken, RunStarted
 from orchestrator.model.observation import (
     ClusterView,
@@ -48,20 +48,21 @@ class KindWords:
     """What this kind of cluster calls what all kinds have."""
 
     leader: str  # its `master`
-    leader_last: str  # why that one goes last, after `goes last`; may be empty
+    leader_last: str = ""  # why that one goes last, after `goes last`
     answers: str  # what a reading needs
     lease: str  # what the lease needs
     no_lease: str  # that the lease cannot be read
     no_lease_help: str  # what an operator does then, before `resume`
-    undated: str  # what to look at, and then, if a node does not show when its process started; may be empty
-    unread: str  # why it is not read beside a run, for `status`; empty if it is
+    undated: str = ""  # what to look at, and then, if a node does not show when its process started
+    unread: str = ""  # why it is not read beside a run, for `status`; empty if it is
     copies: str  # what a node brings back
-    recovered: str  # what else is over then; may be empty
-    baseline: str  # the state of its nodes before the first stop, after their number
+    recovered: str = ""  # what else is over then
+    baseline: str = ""  # the state of its nodes before the first stop, after their number
     second_failure: str  # what is done of the run's own after a second failure, and what is restored
     unchecked: str  # what was not awaited of nodes that run again
-    steps: Mapping[str, str]  # steps of a turn that it calls otherwise (`orchestrator.steps`)
-    awaits: Mapping[Phase, str]  # what ends a phase, where that differs
+    # steps of a turn that it calls otherwise (`orchestrator.steps`)
+    steps: Mapping[str, str] = field(default_factory=dict)
+    awaits: Mapping[Phase, str] = field(default_factory=dict)  # what ends a phase, where that differs
 
 
 class KindOfCluster(ABC):
@@ -102,12 +103,16 @@ class KindOfCluster(ABC):
     def bounds(self, policy: Policy, view: ClusterView) -> Iterable[Bound]:
         """What a set of nodes that are down together must leave, for the search of the largest."""
 
-    @abstractmethod
+    def may_lead(self, node: Node, /) -> bool:
+        """Whether a plan expects the cluster to make this node its master once that one is stopped."""
+        return node.master_eligible
+
     def played(self, seen: Observation, action: Action) -> Observation:
         """The reading that a plan expects after an action, in what only this kind has.
 
         It is asked about verbs that only some kinds have, and about the start of a node.
         """
+        return seen
 
     def reads_too(self, state: RunState) -> frozenset[Look]:
         """Parts of the cluster's state that a decision needs besides those of every kind."""
@@ -132,7 +137,6 @@ class KindOfCluster(ABC):
         """Whether the settings, as read, do that; False if they could not be read."""
         return True
 
-    @abstractmethod
     def value_today(
         self, settings: SettingsView, key: str, wanted: SettingValue | None, begun: RunStarted, /
     ) -> ValueToday:
@@ -144,12 +148,13 @@ class KindOfCluster(ABC):
             wanted: the value during the run.
             begun: the run; the usual values depend on the version.
         """
+        return ValueToday()
 
-    @abstractmethod
     def raise_limits(
         self, settings: SettingsView, policy: Policy, state: RunState, /
     ) -> tuple[SettingChange, ...]:
         """The settings that make recovery faster for the run."""
+        return ()
 
     # A wave ------------------------------------
 
@@ -198,6 +203,6 @@ class KindOfCluster(ABC):
     ) -> Event | None:
         """Once all is back: that it was not made faster as the policy wants; None if it was, or if said."""
 
-    @abstractmethod
     def shortfall(self, state: RunState, view: ClusterView | None, /) -> str:
         """What the whole run left otherwise than it should be, for its last message; empty = nothing."""
+        return ""

@@ -127,9 +127,8 @@ class OptimisticWorld:
             member = members.pop(name, None)
             if member is None:
                 continue
-            if master == name:  # each of Riak's nodes can be the claimant
-                eligible = (node.name for node in members.values() if node.master_eligible or view.riak)
-                master = next(eligible, None)
+            if master == name:
+                master = next((node.name for node in members.values() if self.kind.may_lead(node)), None)
             stopped[name] = member
         if not stopped:
             return self

@@ -16,7 +16,7 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Observation
 from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import Instant, Unknown
-from orchestrator.ports import LeasePort
+from orchestrator.runs.connection import ClusterPorts
 from orchestrator.runtime.store import FINISHED, StateStore
 from orchestrator.view.left_behind import LeftBehind
 
@@ -52,11 +52,11 @@ class Recorded(Protocol):
 
 
 def lease_record(
-    lease: LeasePort, place: LeasePlace, uuid: str, recorded: Recorded
+    ports: ClusterPorts, place: LeasePlace, uuid: str, recorded: Recorded
 ) -> LeaseRecord | Unknown | None:
     """The record of the lease on a cluster, in its place."""
     if place is LeasePlace.CLUSTER:
-        return lease.read()
+        return ports.lease.read()
     return recorded(lambda store: store.lease(uuid).read(), None)
 
 

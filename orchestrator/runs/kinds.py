@@ -18,6 +18,7 @@ from orchestrator.elasticsearch.access import OnlyThrough
 from orchestrator.elasticsearch.client import ElasticsearchClient
 from orchestrator.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.elasticsearch.lease import ElasticsearchLease
+from orchestrator.errors import ConfigError
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host import Connect
@@ -83,9 +84,10 @@ class PortsOfKind(ABC):
         """The cluster's API; raises `ConfigError` if a file or secret that it needs is missing."""
 
     @property
-    @abstractmethod
     def lease(self) -> ClusterLeasePort:
-        """The lease in the cluster."""
+        """The lease in the cluster; raises `ConfigError` of a kind that has none there."""
+        kind = self._way.file.spec.kind
+        raise ConfigError(f"a cluster of kind `{kind}` keeps no lease: write `lease: state` in its playbook")
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """The addresses of the nodes, including those that are known to be down."""

@@ -275,7 +275,7 @@ def _before_this(
         LeaseError: a question would follow, and the process of that run certainly runs.
     """
     view, process = first[0], connection.process
-    record = lease_record(connection.ports.lease, policy.lease, view.uuid, connection.recorded)
+    record = lease_record(connection.ports, policy.lease, view.uuid, connection.recorded)
     left = dead_run(record, connection.recorded, process.gone)
     if not isinstance(record, LeaseRecord) or process.gone(record.process):
         return left, None

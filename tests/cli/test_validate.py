@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,6 +173,11 @@ def lease_in(
     return ElasticsearchLease(client)
 
 
+def reached(lease: Any) -> Any:
+    """The ports of a cluster with this lease."""
+    return SimpleNamespace(lease=lease)
+
+
 def test_lease_checks_write_a_record_that_is_no_lease(subtests: pytest.Subtests) -> None:
     """A role without a right, or a block of all writes, was found by the first run."""
     wrote = "no run holds it; a test record was written and removed"
@@ -184,18 +190,18 @@ def test_lease_checks_write_a_record_that_is_no_lease(subtests: pytest.Subtests)
     ]:
         with subtests.test(refused=refused, version=version):
             kept = TemplateCluster()
-            (check,) = lease_checks(lease_in(kept, refused, version), LeasePlace.CLUSTER)
+            (check,) = lease_checks(reached(lease_in(kept, refused, version)), LeasePlace.CLUSTER)
             assert (check.good, check.message) == (good, says)
             written = [name for names in kept.kept.values() for name in names]
             assert len(written) == (refused == "DELETE")
             assert lease_in(kept, version=version).create(RECORD) == Done(), "what is left is no lease"
             assert lease_in(kept, version=version).remove(1) == Done()
-            (check,) = lease_checks(lease_in(kept, version=version), LeasePlace.CLUSTER)
+            (check,) = lease_checks(reached(lease_in(kept, version=version)), LeasePlace.CLUSTER)
             assert (check.good, kept.kept) == (True, TemplateCluster().kept), "the next call removes it"
 
 
 def test_lease_checks_take_no_lost_answer_for_a_refusal() -> None:
-    (check,) = lease_checks(lease_in(TemplateCluster(), "PUT", lost=True), LeasePlace.CLUSTER)
+    (check,) = lease_checks(reached(lease_in(TemplateCluster(), "PUT", lost=True)), LeasePlace.CLUSTER)
     assert check.good is False
     assert check.message == "whether a run can take it is not known: 403 to PUT"
 
@@ -204,7 +210,7 @@ def test_lease_checks_write_nothing_beside_a_lease() -> None:
     kept = TemplateCluster()
     assert lease_in(kept).create(RECORD) == Done()
     kept.sent.clear()
-    (check,) = lease_checks(lease_in(kept), LeasePlace.CLUSTER)
+    (check,) = lease_checks(reached(lease_in(kept)), LeasePlace.CLUSTER)
     assert (check.good, {request.method for request in kept.sent}) == (True, {"GET"})
 
 
@@ -215,9 +221,9 @@ def test_lease_checks_need_a_lease_that_can_be_read() -> None:
         (FakeLeasePort(records={1: RECORD}), True, held),
         (FakeLeasePort(offline="two of five machines answer"), False, "two of five machines answer"),
     ]:
-        (check,) = lease_checks(lease, LeasePlace.CLUSTER)
+        (check,) = lease_checks(reached(lease), LeasePlace.CLUSTER)
         assert (check.subject, check.point, check.good, check.message) == ("cluster", "lease", good, says)
-    assert list(lease_checks(FakeLeasePort(offline="not asked"), LeasePlace.STATE)) == []
+    assert list(lease_checks(reached(FakeLeasePort(offline="not asked")), LeasePlace.STATE)) == []
 
 
 @pytest.mark.parametrize(("lease", "code"), [("cluster", ExitCode.HELD), ("state", ExitCode.DONE)])

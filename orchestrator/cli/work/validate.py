@@ -36,6 +36,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
+from orchestrator.kinds import kind_of
 from orchestrator.model.action import Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import Gate
@@ -51,7 +52,7 @@ from orchestrator.model.policy import (
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView, timer_key
 from orchestrator.owners import who_reads
-from orchestrator.ports import ClusterLeasePort, ClusterPort, ClusterReadings
+from orchestrator.ports import ClusterPort, ClusterReadings
 from orchestrator.runs.dead_run import DeadRun, dead_run, lease_record
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.reach import host_settings
@@ -176,8 +177,8 @@ def _checks(
         yield from _endpoints(ports)
         yield from _hosts_of_the_file(ports, reboot=reboot, lease_place=lease_place)
         return
-    leader = "claimant" if view.riak else "master"
-    what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
+    leader = f"{kind_of(of_cluster(ports.file).spec.kind).words.leader} {view.master or 'none'}"
+    what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what, news=True)
     record, left = _leased(ports, context, view, lease_place)
     yield from expected_checks(of_cluster(ports.file).spec, view, record, dead=left is not None)
@@ -195,9 +196,7 @@ def _checks(
     yield from _hosts(ports, addresses, reboot=reboot, lease_place=lease_place)
     if hastens:
         yield from pace_checks(ports.cluster)
-    yield from lease_checks(
-        ports.lease, lease_place, None if left is None else left.words(context.clock.now())
-    )
+    yield from lease_checks(ports, lease_place, None if left is None else left.words(context.clock.now()))
 
 
 def _leased(
@@ -210,7 +209,7 @@ def _leased(
             return read(store)
         return otherwise
 
-    record = lease_record(ports.lease, place, view.uuid, recorded)
+    record = lease_record(ports, place, view.uuid, recorded)
     left = dead_run(record, recorded, provably_gone)
     return record if isinstance(record, LeaseRecord) else None, left
 
@@ -399,9 +398,7 @@ def pace_checks(cluster: ClusterPort) -> Iterator[Check]:
         )
 
 
-def lease_checks(
-    lease: ClusterLeasePort, place: LeasePlace, left: LeftBehind | None = None
-) -> Iterator[Check]:
+def lease_checks(ports: FilePorts, place: LeasePlace, left: LeftBehind | None = None) -> Iterator[Check]:
     """Check whether the lease can be taken at its place in the playbook. A lease held by a run is no fault.
 
     In Elasticsearch a test record is written and removed, unless there is a lease. (On Riak the check of each
@@ -413,11 +410,11 @@ def lease_checks(
         return
     if place is not LeasePlace.CLUSTER:
         return
-    record = lease.read()
+    record = ports.lease.read()
     if isinstance(record, Unknown):
         yield Check(subject="cluster", point="lease", good=False, message=record.reason)
     elif record is None:
-        match tried := lease.try_out():
+        match tried := ports.lease.try_out():
             case None:
                 said, good = "readable, no run holds it", True
             case Done():

@@ -17,14 +17,10 @@ class Elasticsearch(KindOfCluster):
         no_lease="no master was elected",
         no_lease_help="Start the master-eligible nodes that are down, these first, and read their logs",
         undated="see whether `GET /_nodes/jvm` lists it, then ",
-        unread="",
         copies="all its copies",
-        recovered="",
         baseline=", every copy started",
         second_failure="nodes are started, allocation is restored",
         unchecked="the run ended before its copies were checked",
-        steps={},
-        awaits={},
     )
     predicates = predicates.PREDICATES
     merge_predicates = merge.OWN_RULES

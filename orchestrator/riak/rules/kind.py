@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.engine.kind import KindOfCluster, KindWords
+from orchestrator.model.cluster import Node
 from orchestrator.model.phase import Phase
 from orchestrator.riak.rules import locations, optimism, predicates, quorum, recovery
 from orchestrator.steps import CHECK, DISABLE, HANDOFF, RECOVER
@@ -14,12 +15,10 @@ class Riak(KindOfCluster):
     limits_in_memory = True
     words = KindWords(
         leader="claimant",
-        leader_last="",
         answers="a node that answers",
         lease="a majority of the machines",
         no_lease="the lease could not be read",
         no_lease_help="Start the nodes and the machines that are down, these first, and read their logs",
-        undated="",
         unread="a Riak cluster is read by commands on its hosts",
         copies="all its vnodes",
         recovered="; its handoff is done",
@@ -56,3 +55,7 @@ class Riak(KindOfCluster):
     hastened = staticmethod(recovery.hastened)
     recovered = staticmethod(recovery.missed)
     shortfall = staticmethod(recovery.shortfall)
+
+    def may_lead(self, _node: Node, /) -> bool:
+        """Each node can be the claimant."""
+        return True
