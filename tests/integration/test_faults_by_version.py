@@ -19,6 +19,7 @@ from orchestrator.elasticsearch.parse import parse_health
 from orchestrator.model.action import Done, Flush
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Activity, HealthView, Look, NodesJoined
+from orchestrator.model.reading import Unknown
 from orchestrator.runtime.waiting import SystemClock
 from tests.integration.generations import Story, assert_settings, prepare, restarted_once, run
 from tests.integration.restarting import events, held_by, restart
@@ -115,13 +116,17 @@ def a_snapshot_in_progress_is_listed(lab: LabCluster) -> None:
         def listed() -> list[object]:
             looks = ([Look.ACTIVITY], [Look.CLUSTER, Look.ACTIVITY])
             found = [port.observe(look).activity for look in looks]
-            return [each.snapshots if isinstance(each, Activity) else each for each in found]
+            read = (each.snapshots if isinstance(each, Activity) else each for each in found)
+            return [
+                each if isinstance(each, Unknown) else [(one.name, one.nodes) for one in each]
+                for each in read
+            ]
 
-        assert listed() == [(), ()]
+        assert listed() == [[], []]
         client.ask("PUT", "/_snapshot/mine/now?wait_for_completion=false")
-        assert listed() == [("mine/now",)] * 2
+        assert listed() == [[("mine/now", ("es1",))]] * 2
         client.ask("DELETE", "/_snapshot/mine/now")
-        assert listed() == [(), ()]
+        assert listed() == [[], []]
     client.ask("DELETE", "/saved")
 
 
