@@ -306,7 +306,9 @@ MOST_TRANSFERS: Final = 1000
 
 _MASTER: Final = "not for `kind: riak`: it has no master"
 _COPIES: Final = "not for `kind: riak`: its rule is preference_lists_keep_quorum"
-_ALLOCATION: Final = "not for `kind: riak`: it allocates nothing; other nodes stand in while one is down"
+_ALLOCATION: Final = (
+    "not for `kind: riak`: it allocates nothing; other nodes take the writes of one that is down"
+)
 UPGRADES_LATER: Final = (
     "upgrades of Riak come with a later version; until then a hook of `while_stopped` installs packages"
     " during a restart"
